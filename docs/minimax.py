@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import mpmath
@@ -74,7 +74,8 @@ class Fit:
         return mpmath.mpf(float(np.float32(float(c))) if self.single else float(c))
 
     def _error(self, x: Any, coefficients: Sequence[Any]) -> Any:
-        return (mpmath.polyval(coefficients[::-1], x) - self.target(x)) * self.weight(x)
+        value = reduce(lambda total, c: total * x + c, reversed(coefficients))  # Horner's scheme
+        return (value - self.target(x)) * self.weight(x)
 
     def exchange(self) -> list[Any]:
         """The coefficients of the best fit, unrounded."""

@@ -42,7 +42,7 @@ _TIERS = {
     "TestTraining": "test_training",
     "TestPromises": "test_promises",
     "TestCache": "test_cache",
-    "TestThreads": "test_thread_count_does_not_change_bits",
+    "TestThreads": "test_threads",
     "TestInterrupts": "test_interrupts",
     "TestForks": "test_forks",
     "TestFloor": "test_floor",

@@ -29,14 +29,14 @@ def every_float32(monkeypatch: pytest.MonkeyPatch) -> object:
     return every_float32
 
 
-def test_every_function_is_published_and_within_the_aim(accuracy) -> None:
+def test_every_function_is_published_and_within_the_bound(accuracy) -> None:
     published = accuracy.published()
     assert set(published) == {row.name for row in accuracy.ROWS}
     assert max(error for figures in published.values() for error in figures.values()) <= accuracy.BOUND
 
 
 @pytest.mark.parametrize("names", [("exp", "tanh", "mish"), ("silu", "erfc", "gelu")], ids=str)
-def test_a_quick_sample_is_within_the_aim(accuracy, names: tuple[str, ...]) -> None:
+def test_quick_sample_is_within_the_bound(accuracy, names: tuple[str, ...]) -> None:
     assert accuracy.beyond(names) == []
 
 
@@ -45,7 +45,7 @@ def test_a_quick_sample_is_within_the_aim(accuracy, names: tuple[str, ...]) -> N
     "name", ["exp", "log", "tanh", "erf", "sin", "cos", "sigmoid", "expm1", "log1p", "erfc", "gelu", "silu",
              "mish", "erfinv", "asin", "acosh", "tan"]
 )  # fmt: skip
-def test_every_float32(accuracy, every_float32, name: str) -> None:
+def test_every_float32_is_within_the_published_error(accuracy, every_float32, name: str) -> None:
     """``pytest -m slow docs/tests/test_accuracy.py``: all 2**32 of them, about a minute a function."""
     (row,) = (row for row in every_float32.ROWS if row.name == name)
     claim = accuracy.published()[name]["float32"]
@@ -70,7 +70,7 @@ HARD_DOUBLE = {
 
 
 @pytest.mark.parametrize("name", HARD)
-def test_hard_arguments(accuracy, name: str) -> None:
+def test_hard_float32_arguments_are_within_the_bound(accuracy, name: str) -> None:
     (row,) = (row for row in accuracy.ROWS if row.name == name)
     x = np.array(HARD[name], np.float32)
     error = accuracy.errors(accuracy.compiled(row)(x), row.double(x.astype(np.float64)))
@@ -78,13 +78,13 @@ def test_hard_arguments(accuracy, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARD_DOUBLE)
-def test_hard_arguments_in_float64(accuracy, name: str) -> None:
+def test_hard_float64_arguments_are_within_the_bound(accuracy, name: str) -> None:
     (row,) = (row for row in accuracy.ROWS if row.name == name)
     error, place = accuracy.worst_at(row, (np.array(HARD_DOUBLE[name]),))
     assert error <= accuracy.BOUND, place
 
 
-def test_the_quick_judge_agrees_with_the_slow_one(accuracy, every_float32) -> None:
+def test_fast_error_measure_agrees_with_the_slow_one(accuracy, every_float32) -> None:
     random = np.random.default_rng(1)
     got = random.integers(0, 1 << 32, 4000, dtype=np.uint32).view(np.float32)
     got = np.concatenate([got, np.array([0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, 1e-45], np.float32)])
@@ -96,7 +96,7 @@ def test_the_quick_judge_agrees_with_the_slow_one(accuracy, every_float32) -> No
             assert quick == accuracy.errors(got[i : i + 1], want[i : i + 1])[0], (got[i], want[i])
 
 
-def test_the_reference_of_the_sweep_has_digits_to_spare(every_float32) -> None:
+def test_float64_reference_of_the_sweep_is_accurate_enough(every_float32) -> None:
     """The float64 functions of NumPy and SciPy, against mpmath, in units of float32."""
     for row in every_float32.ROWS:
         if row.inputs != 1 or row.name in ("erfinv", "erfcinv", "mish"):

@@ -9,6 +9,6 @@ from pathlib import Path
 DOCS = Path(__file__).parent.parent
 
 
-def test_the_specification_is_up_to_date() -> None:
+def test_specification_is_up_to_date() -> None:
     run = subprocess.run([sys.executable, str(DOCS / "ir.py"), "--check"], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -27,7 +27,7 @@ def minimax(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 SINGLE = ("float32", "SINGLE", "WIDE", "ERF_REST")
 
 
-def test_every_fit_is_good_enough(minimax) -> None:
+def test_every_fit_error_is_below_rounding(minimax) -> None:
     """What the coefficients in the bodies miss of mpmath's functions is rounded away."""
     fits = minimax.fits()
     assert len(fits) == FITS
@@ -38,7 +38,7 @@ def test_every_fit_is_good_enough(minimax) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("i", range(FITS))
-def test_no_fit_is_much_better(minimax, i: int) -> None:
+def test_refitting_does_not_improve_a_polynomial_much(minimax, i: int) -> None:
     """But ERF in float32, whose first digits are rounded one after the other."""
     fit = minimax.fits()[i]
     fresh = fit.error(fit.exchange(), points=10)

@@ -16,7 +16,7 @@ if importlib.util.find_spec("mgb_onnx") is None:
     pytest.skip("not installed: pip install ./plugins/onnx", allow_module_level=True)
 
 
-def test_the_list_of_operators_is_up_to_date() -> None:
+def test_operator_list_is_up_to_date() -> None:
     import onnx
 
     listed = re.search(r"operators of opset (\d+)", (DOCS / "onnx_operators.md").read_text())

@@ -25,7 +25,7 @@ def run(code: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", BLOCKS)
-def test_python_of_a_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_block_of_a_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # what a block writes stays there
     try:
         run(code, tmp_path / "block.py")
@@ -37,7 +37,7 @@ def test_python_of_a_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.Mo
         pytest.skip("JAX is not installed: pip install jax")
 
 
-def test_pieces_of_the_fast_backend_are_of_the_example() -> None:
+def test_fast_backend_page_quotes_the_example() -> None:
     """Which examples/tests runs."""
     pieces = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "fast_backends.md").read_text(), re.DOTALL)
     example = (ROOT / "examples" / "backend_fast_c" / "mgb_backend_fast_c.py").read_text()
@@ -45,7 +45,7 @@ def test_pieces_of_the_fast_backend_are_of_the_example() -> None:
     assert [piece for piece in pieces if piece not in example] == []
 
 
-def test_the_example_of_the_architecture_is_recorded_as_it_says(
+def test_architecture_example_records_the_documented_graph(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = ARCHITECTURE.read_text()

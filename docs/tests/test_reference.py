@@ -48,11 +48,11 @@ _NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - set(OF_JOBS)))
-def test_an_example_gives_what_it_says(name: str) -> None:
+def test_example_prints_its_documented_output(name: str) -> None:
     assert said_by(name) == ""
 
 
-def test_examples_of_jobs_give_what_they_say() -> None:
+def test_distributed_examples_print_their_documented_output() -> None:
     pytest.importorskip("mgb_mpi", reason="not installed: pip install './plugins/mpi' mpich")
     first = ["mgb.distributed.launcher", "mgb.distributed.init_process_group"]
     done = subprocess.run(
@@ -92,7 +92,7 @@ def said_by(name: str) -> str:
     return "".join(said) if result.failed else ""
 
 
-def test_the_source_that_mkdocstrings_reads_is_source(tmp_path: Path) -> None:
+def test_generated_stubs_for_mkdocstrings_are_valid_python(tmp_path: Path) -> None:
     modules = {name: reference.public(name) for name in reference.MODULES}
     stubs.write(tmp_path, modules)
     for name, members in modules.items():
@@ -110,7 +110,7 @@ def test_each_page_is_in_the_navigation() -> None:
     assert not missing, f"give these a line under nav in mkdocs.yml: {missing}"
 
 
-def test_the_pictures_are_of_the_graphs() -> None:
+def test_pictures_match_the_graphs() -> None:
     pictures = pytest.importorskip("pictures")
     if "cpu_llvm" not in __import__("mgb.plugins").plugins.installed():
         pytest.skip("needs mgb-cpu-llvm")

@@ -15,7 +15,7 @@ pytest.importorskip("mgb_native", reason="not installed: pip install ./plugins/n
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc: apt install gcc")
-def test_it_is_right(tmp_path: Path) -> None:
+def test_fast_c_backend_passes_the_quick_conformance_tests(tmp_path: Path) -> None:
     info = tmp_path / "fast_c-1.0.dist-info"  # as pip would write it
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mgb-backend-fast-c\nVersion: 1.0\n")

@@ -51,7 +51,7 @@ def test_partial_tracing_changes_no_loss_of_the_training_loop() -> None:
     assert dynamic == pytest.approx(traced, rel=1e-4)
 
 
-def test_partial_tracing_of_a_step_that_depends_on_values() -> None:
+def test_partial_tracing_of_a_data_dependent_step() -> None:
     *epochs, compiled = run("partial_dynamic.py").splitlines()
     first, *_, last = [int(v) for line in epochs for v in re.findall(r"(\d+) right", line)]
     assert last > 4 * first
@@ -65,15 +65,15 @@ def test_xla_changes_no_loss_of_the_training_loop(sample: str) -> None:
 
 
 @pytest.mark.skipif("xla" not in installed(), reason='needs XLA: pip install "mgb[xla]"')
-def test_xla_softmax() -> None:
+def test_xla_softmax_sample_runs() -> None:
     assert run("xla_softmax.py", "2").count("Tensor(") == 2  # it compares the two itself
 
 
-def test_symbolic() -> None:
+def test_symbolic_sample_runs() -> None:
     assert 0 < losses(run("symbolic.py"))[0] < 2.4
 
 
-def test_capture_as_const() -> None:
+def test_capture_as_const_sample_runs() -> None:
     assert run("capture_as_const.py") == "(64, 10) 64.000\n"
 
 
@@ -85,7 +85,7 @@ def test_exclude_from_trace_prints_what_the_guide_prints() -> None:
     ]
 
 
-def test_static_graph() -> None:
+def test_static_graph_sample_runs() -> None:
     assert 1 < float(run("static_graph.py")) < 4
 
 

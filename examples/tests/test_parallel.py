@@ -26,13 +26,13 @@ def said(name: str, package: str) -> list[float]:
     return [float(word) for word in done.stdout.split()]
 
 
-def test_dask() -> None:
+def test_dask_example_matches_numpy() -> None:
     x = np.linspace(-3, 3, 1_000_000, dtype=np.float32).astype(float)
     wanted = (x * 0.5 * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))).sum()
     np.testing.assert_allclose(said("dask_blocks.py", "dask"), wanted, rtol=1e-6)
 
 
 @pytest.mark.slow  # Ray itself takes ten seconds to start
-def test_ray() -> None:
+def test_ray_example_reduces_the_loss() -> None:
     first, last = said("ray_tasks.py", "ray")
     assert last < first / 5

@@ -47,7 +47,7 @@ SHORT = ("k-means", "VAE step", "Kalman filter", "heat equation")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.slow]) for name in PROGRAMS]
 )
-def test_a_program_is_right(name: str) -> None:
+def test_program_matches_jax(name: str) -> None:
     program = PROGRAMS[name]
     arguments = program.arguments(np.random.default_rng(0), SMALL.get(name, 20))
     want = leaves(program.run(THEIRS, *made(arguments, jax.numpy.asarray)))

@@ -42,7 +42,7 @@ def _nested_step_of(outer, inner, x):
 
 
 @pytest.mark.parametrize("kind", ["one", "group", "nested", "function", "by hand"])
-def test_an_interrupt_at_any_line_leaves_no_tape_open(kind):
+def test_interrupt_at_any_line_leaves_no_tape_open(kind):
     x = Tensor([3.0])
     one, two = GradManager().attach(x), GradManager().attach(x)
     steps = {
@@ -96,7 +96,7 @@ def _step_by_hand(manager, x):
     return step
 
 
-def test_a_tape_that_is_released_while_it_rests_stays_closed():
+def test_tape_released_during_inner_backward_stays_closed():
     x = Tensor([3.0])
     outer = GradManager().attach(x)
     tapes = []

@@ -34,7 +34,7 @@ def test_grad_accumulates_in_place_and_stays_none_without_dependency():
     assert other.grad is None
 
 
-def test_two_tensors_with_one_gradient_do_not_share_its_identity():
+def test_equal_gradients_are_distinct_tensors():
     a, b = Tensor([1.0]), Tensor([2.0])
     gm = GradManager().attach([a, b])
     with gm:
@@ -43,7 +43,7 @@ def test_two_tensors_with_one_gradient_do_not_share_its_identity():
     np.testing.assert_array_equal(b.grad.numpy(), [1])
 
 
-def test_several_ys_with_and_without_dy():
+def test_backward_of_several_outputs_with_and_without_dy():
     x = Tensor([1.0, 2.0])
     gm = GradManager().attach(x)
     with gm:
@@ -56,12 +56,12 @@ def test_several_ys_with_and_without_dy():
     np.testing.assert_array_equal(x.grad.numpy(), [5, 5])
 
 
-def test_dy_weighs_a_single_y():
+def test_backward_scales_gradient_by_dy():
     (dx,) = gradients(lambda x: x * x, np.array([1.0, 2.0]), dy=float64([10, 100]))
     np.testing.assert_array_equal(dx.numpy(), [20, 400])
 
 
-def test_unattached_y_and_no_y_have_no_effect():
+def test_backward_of_unattached_or_no_output_does_nothing():
     x = Tensor([1.0])
     gm = GradManager().attach(x)
     with gm:
@@ -71,7 +71,7 @@ def test_unattached_y_and_no_y_have_no_effect():
     assert x.grad is None
 
 
-def test_numbers_of_y_and_dy_must_agree():
+def test_backward_rejects_mismatched_numbers_of_y_and_dy():
     x = Tensor([1.0])
     gm = GradManager().attach(x)
     gm.record()
@@ -82,7 +82,7 @@ def test_numbers_of_y_and_dy_must_agree():
 
 
 @pytest.mark.parametrize("after", ["nothing", "backward", "release", "exit"])
-def test_backward_needs_a_history(after):
+def test_backward_without_history_raises(after):
     x = Tensor([1.0])
     gm = GradManager().attach(x)
     if after != "nothing":
@@ -92,7 +92,7 @@ def test_backward_needs_a_history(after):
         gm.backward(x)
 
 
-def test_record_twice():
+def test_record_twice_raises():
     gm = GradManager()
     with gm, pytest.raises(RuntimeError, match="already recording"):
         gm.record()
@@ -107,7 +107,7 @@ def test_only_float_tensors_can_be_attached(thing):
     assert isinstance(info.value, AttachError)
 
 
-def test_only_what_happens_while_recording_counts():
+def test_only_recorded_ops_contribute_to_the_gradient():
     x = Tensor([2.0])
     gm = GradManager().attach(x)
     y = x * 5
@@ -128,7 +128,7 @@ def test_attach_while_recording():
     np.testing.assert_array_equal(w.grad.numpy(), [4])  # passed on through the attached intermediate
 
 
-def test_attached_tensors_are_held_weakly():
+def test_attached_tensors_are_weakly_referenced():
     x, y = Tensor([1.0]), Tensor([2.0])
     gm = GradManager().attach([x, y])
     assert [t is x or t is y for t in gm.attached_tensors()] == [True, True]
@@ -139,7 +139,7 @@ def test_attached_tensors_are_held_weakly():
     np.testing.assert_array_equal(x.grad.numpy(), [2])
 
 
-def test_a_leaf_that_died_is_passed_over():
+def test_backward_skips_collected_leaf():
     x, y = Tensor([1.0]), Tensor([2.0])
     gm = GradManager().attach([x, y])
     with gm:
@@ -167,7 +167,7 @@ def test_callbacks_run_in_order_and_replace_the_gradient():
     assert x.grad.item() == 210.0
 
 
-def test_a_callback_that_returns_nothing_consumes_the_gradient():
+def test_callback_returning_none_drops_the_gradient():
     x = Tensor([1.0])
     gm = GradManager().attach(x, lambda tensor, grad: None)
     with gm:
@@ -175,7 +175,7 @@ def test_a_callback_that_returns_nothing_consumes_the_gradient():
     assert x.grad is None
 
 
-def test_callback_runs_as_soon_as_the_last_contribution_is_there():
+def test_callback_runs_as_soon_as_the_gradient_is_complete():
     """The gradient of the last layer is handed over before the earlier layer's backward begins."""
     order = []
     weights = [Tensor([2.0]), Tensor([3.0]), Tensor([4.0])]
@@ -203,7 +203,7 @@ def test_callback_runs_as_soon_as_the_last_contribution_is_there():
     assert order == [(what, i) for i in (2, 1, 0) for what in ("layer", "weight")]
 
 
-def test_a_weight_used_twice_waits_for_both_uses():
+def test_callback_waits_for_all_uses_of_a_weight():
     calls = []
     w = Tensor([3.0])
     gm = GradManager().attach(w, lambda tensor, grad: calls.append(grad.item()) or grad)
@@ -212,7 +212,7 @@ def test_a_weight_used_twice_waits_for_both_uses():
     assert calls == [13.0]
 
 
-def test_in_place_operators_rebind_while_the_leaf_stays():
+def test_in_place_operators_are_differentiated_to_the_original_leaf():
     x = Tensor([3.0])
     gm = GradManager().attach(x)
     with gm:
@@ -224,7 +224,7 @@ def test_in_place_operators_rebind_while_the_leaf_stays():
     np.testing.assert_array_equal(x.grad.numpy(), [8])  # 2 * 3 from y, 2 from x
 
 
-def test_rebinding_after_the_op_does_not_change_what_was_saved():
+def test_rebinding_a_tensor_does_not_change_saved_operands():
     x, w = Tensor([3.0]), Tensor([5.0])
     gm = GradManager().attach(w)
     with gm:
@@ -234,7 +234,7 @@ def test_rebinding_after_the_op_does_not_change_what_was_saved():
     np.testing.assert_array_equal(w.grad.numpy(), [3])
 
 
-def test_detach_cuts():
+def test_detach_stops_the_gradient():
     x = Tensor([3.0])
     gm = GradManager().attach(x)
     with gm:
@@ -252,7 +252,7 @@ def test_integers_carry_no_gradient():
     np.testing.assert_array_equal(x.grad.numpy(), [1])
 
 
-def test_an_op_without_a_gradient_says_so():
+def test_op_without_gradient_rule_raises():
     op = Op("nameless", Kind.OPAQUE, lambda x: x, eager=lambda x: x)
     with GradManager().attach(x := Tensor([1.0])), pytest.raises(NoGradientError, match="nameless"):
         apply(op, x)
@@ -304,7 +304,7 @@ def test_hessian_vector_product_with_broadcasting_and_sums():
     np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-6)
 
 
-def test_inner_manager_does_not_see_the_outer_backward():
+def test_inner_manager_does_not_record_the_outer_backward():
     x = float64([3.0])
     inner, outer = GradManager().attach(x), GradManager().attach(x)
     with outer, inner:
@@ -314,7 +314,7 @@ def test_inner_manager_does_not_see_the_outer_backward():
     assert x.grad is None
 
 
-def test_outer_manager_sees_the_inner_backward():
+def test_outer_manager_records_the_inner_backward():
     x = float64([3.0])
     inner, outer = GradManager().attach(x), GradManager().attach(x)
     with outer, inner:
@@ -324,7 +324,7 @@ def test_outer_manager_sees_the_inner_backward():
     np.testing.assert_array_equal(x.grad.numpy(), [2])
 
 
-def test_a_manager_opened_in_between_still_records_after_a_backward():
+def test_inner_manager_still_records_after_an_outer_backward():
     x, w = float64([3.0]), float64([5.0])
     inner, outer = GradManager().attach(w), GradManager().attach(x)
     with outer, inner:
@@ -333,7 +333,7 @@ def test_a_manager_opened_in_between_still_records_after_a_backward():
     np.testing.assert_array_equal(w.grad.numpy(), [3])
 
 
-def test_a_group_sees_the_forward_and_not_each_others_backward():
+def test_grouped_managers_record_forward_but_not_each_others_backward():
     x, w = float64([3.0]), float64([5.0])
     one, two, three = GradManager().attach(x), GradManager().attach(w), GradManager().attach(x)
     with one | two | three:
@@ -348,7 +348,7 @@ def test_a_group_sees_the_forward_and_not_each_others_backward():
     assert not any_open()
 
 
-def test_a_group_inside_an_outer_manager():
+def test_outer_manager_differentiates_gradients_of_a_group():
     x, w = float64([3.0]), float64([5.0])
     outer = GradManager().attach(x)
     one, two = GradManager().attach(x), GradManager().attach(w)
@@ -362,7 +362,7 @@ def test_a_group_inside_an_outer_manager():
     np.testing.assert_array_equal(x.grad.numpy(), [2 * 5 + 2 * 3])
 
 
-def test_a_group_starts_all_or_none():
+def test_manager_group_starts_all_or_none():
     one, two = GradManager(), GradManager()
     with two, pytest.raises(TapeError, match="already recording"), one | two:
         pass
@@ -393,7 +393,7 @@ def test_threads_are_independent():
     assert results == {k: (100.0 * k, False) for k in range(4)}
 
 
-def test_a_manager_is_in_no_cycle(no_cyclic_gc):
+def test_manager_is_not_in_a_reference_cycle(no_cyclic_gc):
     x, y = Tensor([1.0]), Tensor([2.0])
     manager = GradManager().attach([x, y])
     gone = weakref.ref(manager)

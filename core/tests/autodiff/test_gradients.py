@@ -33,7 +33,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradient_is_the_slope(name):
+def test_gradients_match_finite_differences(name):
     check(FUNCTIONS[name], A, B)
 
 
@@ -42,7 +42,7 @@ SHAPES = st.lists(st.integers(1, 3), min_size=0, max_size=3).map(tuple)
 
 @given(SHAPES, SHAPES)
 @settings(max_examples=60)
-def test_broadcasting_is_undone(a_shape, b_shape):
+def test_gradient_of_broadcast_operand_is_summed(a_shape, b_shape):
     a, b = np.ones(a_shape), np.full(b_shape, 2.0)
     try:
         size = np.broadcast(a, b).size
@@ -55,7 +55,7 @@ def test_broadcasting_is_undone(a_shape, b_shape):
 
 @given(st.lists(st.sampled_from(["+", "*", "-"]), min_size=1, max_size=12), st.randoms(use_true_random=False))
 @settings(max_examples=40)
-def test_random_graphs_with_shared_nodes(operators, random):
+def test_gradients_of_random_graphs_with_shared_nodes(operators, random):
     """Each step combines two earlier values, so that nodes are read several times and in any order."""
     choices = [(op, random.random(), random.random()) for op in operators]
 

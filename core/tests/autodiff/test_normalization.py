@@ -75,7 +75,7 @@ def test_first_and_second_derivatives(name: str, check_gradient: Callable[..., N
 
 @pytest.mark.parametrize("wrap", [lambda f: f, trace(without_host=True)], ids=["eager", "traced"])
 @pytest.mark.parametrize("name", NORMS)
-def test_both_ways_against_torch(name: str, wrap: Callable[..., Any]) -> None:
+def test_outputs_and_gradients_match_torch(name: str, wrap: Callable[..., Any]) -> None:
     arrays = arrays_for(name)
     truth = truth_of(name, arrays)
     step = wrap(both_ways(NORMS[name][0]))
@@ -86,7 +86,7 @@ def test_both_ways_against_torch(name: str, wrap: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda f: f, trace(without_host=True)], ids=["eager", "traced"])
 @pytest.mark.parametrize("name", NORMS)
-def test_sixteen_bits_are_normalised_in_32(name: str, wrap: Callable[..., Any]) -> None:
+def test_16_bit_inputs_are_normalized_in_float32(name: str, wrap: Callable[..., Any]) -> None:
     """The squares of these values are beyond float16, their statistics are not."""
     x, *rest = arrays_for(name, np.float16)
     arrays = [(x * np.float16(200)).astype(np.float16), *rest]
@@ -97,7 +97,7 @@ def test_sixteen_bits_are_normalised_in_32(name: str, wrap: Callable[..., Any]) 
         np.testing.assert_allclose(got.numpy().astype(np.float64), want, rtol=1e-2, atol=2e-2)
 
 
-def test_a_float16_input_with_float32_weights_gives_float32() -> None:
+def test_float16_input_with_float32_weights_gives_float32() -> None:
     """As the product of the two does; the gradient of each has its own dtype."""
     x, weight, bias, g = arrays_for("batch")
     given = [tensor(x, dtype="float16"), tensor(weight), tensor(bias), tensor(g)]
@@ -105,14 +105,14 @@ def test_a_float16_input_with_float32_weights_gives_float32() -> None:
     assert [t.dtype.name for t in (out, *grads)] == ["float32", "float16", "float32", "float32"]
 
 
-def test_without_a_weight_only_the_input_gets_a_gradient(check_gradient: Callable[..., None]) -> None:
+def test_gradient_of_norms_without_weight(check_gradient: Callable[..., None]) -> None:
     (x, *_) = arrays_for("batch", np.float64)
     check_gradient(lambda t: F.batch_norm(t, training=True, eps=EPS), x)
     check_gradient(lambda t: F.instance_norm(t, False, eps=EPS), x)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, trace], ids=["eager", "traced"])
-def test_one_value_for_each_channel_has_no_variance(wrap: Callable[..., Any]) -> None:
+def test_batch_norm_of_one_value_per_channel_raises(wrap: Callable[..., Any]) -> None:
     torch = pytest.importorskip("torch")
     layer = mgb.module.BatchNorm1d(3)
     step = wrap(lambda x: layer(x))

@@ -42,7 +42,7 @@ INPUTS = {
 @pytest.mark.parametrize("values", INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("wrap", [lambda f: f, trace(without_host=True)], ids=["eager", "traced"])
-def test_gradient(wrap: Callable, name: str, values: Array) -> None:
+def test_gradients_match_the_closed_forms(wrap: Callable, name: str, values: Array) -> None:
     function, truth = FUNCTIONS[name]
     x = tensor(values.astype(np.float32))
     weight = tensor(np.random.default_rng(3).standard_normal(function(x).shape).astype(np.float32))
@@ -61,7 +61,7 @@ def test_gradient(wrap: Callable, name: str, values: Array) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_second_derivative(name: str) -> None:
+def test_second_derivatives_match_finite_differences(name: str) -> None:
     """Of the gradient along one direction, against central differences of the gradient's closed form."""
     function, truth = FUNCTIONS[name]
     random = np.random.default_rng(4)

@@ -20,7 +20,7 @@ from mgb.tracing import graph_of
 
 
 @pytest.mark.parametrize("end", ["backward", "release"])
-def test_the_tape_keeps_nothing_afterwards(no_cyclic_gc, end):
+def test_tape_frees_everything_after_backward_or_release(no_cyclic_gc, end):
     x = Tensor([1.0])
     gm = GradManager().attach(x)
     gm.record()
@@ -37,7 +37,7 @@ def test_the_tape_keeps_nothing_afterwards(no_cyclic_gc, end):
     assert tape() is None
 
 
-def test_a_branch_that_is_dropped_is_freed_while_recording(no_cyclic_gc):
+def test_dropped_branch_is_freed_while_recording(no_cyclic_gc):
     x = Tensor([1.0])
     gm = GradManager().attach(x)
     with gm:
@@ -47,7 +47,7 @@ def test_a_branch_that_is_dropped_is_freed_while_recording(no_cyclic_gc):
         assert node() is None
 
 
-def test_values_that_no_rule_reads_die_early(no_cyclic_gc):
+def test_values_unused_by_gradients_are_freed_early(no_cyclic_gc):
     x = Tensor([1.0, 4.0])
     gm = GradManager().attach(x)
     with gm:
@@ -66,7 +66,7 @@ def test_values_that_no_rule_reads_die_early(no_cyclic_gc):
     assert kept() is None
 
 
-def test_second_order_leaves_no_cycle(no_cyclic_gc):
+def test_second_order_gradient_leaves_no_reference_cycle(no_cyclic_gc):
     x = float64([2.0])
     inner, outer = GradManager().attach(x), GradManager().attach(x)
     with outer:
@@ -102,7 +102,7 @@ def test_recording_an_op_is_cheap():
 # symbolic tensors
 
 
-def test_the_way_back_is_recorded_like_any_other_op():
+def test_backward_is_traced_into_the_graph():
     """A graph of a function that calls `backward` holds the gradient; nothing is read while it is built."""
 
     def slope(x, w):

@@ -85,7 +85,7 @@ def gradient(function: Callable[[Any], Any], array: np.ndarray) -> np.ndarray:
     return x.grad.numpy()
 
 
-def test_gradients_are_those_of_torch() -> None:
+def test_gradients_match_torch() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
     for name, (array, function, truth) in cases(torch).items():
         x = torch.tensor(array, requires_grad=True)
@@ -109,7 +109,7 @@ def test_gradient_of_a_product_is_the_product_of_the_others(way: Any) -> None:
         np.testing.assert_allclose(gradient(way(lambda x: F.prod(x, axis=1)), array), others, rtol=1e-6)
 
 
-def test_many_float16_ties_are_counted() -> None:
+def test_many_float16_ties_share_the_gradient() -> None:
     """More than float16 can count."""
     x = Tensor(np.ones(70000), "float16")
     with GradManager().attach(x) as manager:
@@ -118,5 +118,5 @@ def test_many_float16_ties_are_counted() -> None:
     np.testing.assert_allclose(x.grad.numpy(), 0.1, rtol=1e-3)
 
 
-def test_second_gradients_share_too(check_gradient: Callable[..., None]) -> None:
+def test_second_derivative_of_max_with_ties(check_gradient: Callable[..., None]) -> None:
     check_gradient(lambda x: F.max(x * x, 1), TIED + np.arange(4) / 7, order=2)

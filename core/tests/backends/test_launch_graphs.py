@@ -42,7 +42,7 @@ def in_a_row(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("wanted", [None, True, False])
-def test_the_backend_is_told(monkeypatch: pytest.MonkeyPatch, wanted: bool | None) -> None:
+def test_backend_receives_launch_graph_option(monkeypatch: pytest.MonkeyPatch, wanted: bool | None) -> None:
     backend = use(monkeypatch, Chaining(launch_graphs=True))
     graph = graph_of(in_a_row, S)
     x = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
@@ -59,7 +59,9 @@ def test_the_backend_is_told(monkeypatch: pytest.MonkeyPatch, wanted: bool | Non
     ],
 )
 @pytest.mark.parametrize("decorator", [trace, partial_trace])
-def test_nothing_makes_one(decorator: Any, options: dict[str, Any], text: str) -> None:
+def test_cuda_graph_without_backend_support_raises(
+    decorator: Any, options: dict[str, Any], text: str
+) -> None:
     """It is said when the program is compiled; the Tensors are as they were."""
     function = decorator(lambda x: x * 2.0 + 1.0, cuda_graph=True, **options)
     x = Tensor(np.ones(4, np.float32))
@@ -69,18 +71,18 @@ def test_nothing_makes_one(decorator: Any, options: dict[str, Any], text: str) -
     assert x.numpy().tolist() == [1, 1, 1, 1]
 
 
-def test_what_is_no_demand_is_none() -> None:
+def test_cuda_graph_false_needs_no_backend_support() -> None:
     function = trace(lambda x: x * 2.0 + 1.0, cuda_graph=False)
     for _ in range(3):
         np.testing.assert_array_equal(function(Tensor(np.ones(4, np.float32))).numpy(), 3)
 
 
 @pytest.mark.parametrize("given", ["yes", 1, np.True_])
-def test_what_it_cannot_be(given: Any) -> None:
+def test_cuda_graph_rejects_non_boolean_values(given: Any) -> None:
     with pytest.raises(errors.TraceInputError, match=r"cuda_graph=.*: give True, False,? or None"):
         trace(lambda x: x, cuda_graph=given)
 
 
-def test_other_decorators_take_it() -> None:
+def test_xla_trace_and_partial_trace_accept_cuda_graph() -> None:
     assert xla_trace(lambda x: x, cuda_graph=True).options.launch_graph is True
     assert partial_trace(lambda x: x, cuda_graph=False).options.launch_graph is False

@@ -23,13 +23,13 @@ from mgb.ops.declare import OPS
 from mgb.tracing import graph_of
 
 
-def test_eager_is_always_there_through_the_hook():
+def test_eager_backend_is_always_installed():
     assert plugins.installed()["eager"] == "mgb"
     assert plugins.load_backend("EAGER").name == "eager"
     assert plugins.manager.hook.mgb_backend(name="eager").name == "eager"
 
 
-def test_case_and_spaces_do_not_matter(distribution):
+def test_backend_names_ignore_case_and_spaces(distribution):
     distribution("mine", entry="Mine")
     assert plugins.load_backend(" MINE ") is plugins.load_backend("mine")
 
@@ -42,13 +42,13 @@ def test_only_the_named_plugin_is_imported(distribution):
     assert plugins.installed()["first"] == "mgb-first"
 
 
-def test_a_misspelt_name_is_answered_with_the_nearest(distribution):
+def test_misspelled_backend_name_error_suggests_the_nearest(distribution):
     distribution("mine")
     with pytest.raises(errors.UnknownBackendError, match=r"'mnie'; did you mean 'mine'\?.*eager,.*mine.*pip"):
         plugins.load_backend("mnie")
 
 
-def test_a_name_that_the_variable_holds_is_refused_with_the_variable(monkeypatch):
+def test_unknown_name_error_mentions_the_environment_variable(monkeypatch):
     monkeypatch.setenv("MGB_JIT_BACKEND", "eager_, eager")
     with pytest.raises(errors.UnknownBackendError, match=r"^MGB_JIT_BACKEND='eager_, eager': .*'eager_'"):
         plugins.choose_backend("cpu")
@@ -56,13 +56,13 @@ def test_a_name_that_the_variable_holds_is_refused_with_the_variable(monkeypatch
         plugins.choose_backend("cpu", "egaer")
 
 
-def test_a_known_backend_that_is_not_installed_has_its_command(monkeypatch):
+def test_uninstalled_backend_error_names_the_install_command(monkeypatch):
     monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
     with pytest.raises(errors.BackendNotInstalledError, match=r'pip install "mgb\[far\]"'):
         plugins.load_backend("FARAWAY")
 
 
-def test_a_plugin_that_raises_at_import_disturbs_no_other(distribution):
+def test_plugin_failing_to_import_does_not_affect_others(distribution):
     distribution("broken", source="raise OSError('no libbroken.so')")
     distribution("mine")
     for _ in range(2):
@@ -72,20 +72,20 @@ def test_a_plugin_that_raises_at_import_disturbs_no_other(distribution):
     assert plugins.load_backend("mine").name == "mine"
 
 
-def test_a_misspelt_hook_is_an_error(distribution):
+def test_misspelled_hook_raises(distribution):
     distribution("mine", hook="mgb_bakcend")
     with pytest.raises(errors.BackendImportError, match="no hook called mgb_bakcend"):
         plugins.load_backend("mine")
     assert plugins.load_backend("eager").name == "eager"
 
 
-def test_a_plugin_must_answer_to_its_own_name(distribution):
+def test_plugin_returning_none_for_its_own_name_raises(distribution):
     distribution("mine", entry="other")
     with pytest.raises(errors.BackendImportError, match="gave None"):
         plugins.load_backend("other")
 
 
-def test_no_plugin_answers_in_place_of_another(distribution):
+def test_plugin_cannot_replace_the_backend_of_another(distribution):
     class Greedy:
         @plugins.hookimpl
         def mgb_backend(self, name):
@@ -99,19 +99,19 @@ def test_no_plugin_answers_in_place_of_another(distribution):
 
 
 @pytest.mark.parametrize(("version", "package"), [(API_VERSION + 1, "mgb"), (API_VERSION - 1, "mgb-mine")])
-def test_another_api_version_is_refused(distribution, version, package):
+def test_unsupported_api_version_raises(distribution, version, package):
     distribution("mine", version=version)
     with pytest.raises(errors.BackendVersionError, match=rf"pip install --upgrade {package}$"):
         plugins.load_backend("mine")
 
 
-def test_a_failing_probe_is_an_error_of_its_own(distribution):
+def test_failing_probe_raises_unavailable_error(distribution):
     distribution("mine", problem="no compiler: apt install gcc")
     with pytest.raises(errors.BackendUnavailableError, match="apt install gcc"):
         plugins.load_backend("mine")
 
 
-def test_two_distributions_of_one_name_are_both_named(distribution):
+def test_conflicting_distributions_are_both_named(distribution):
     distribution("mine", dist="mgb-mine")
     distribution("mine", dist="their-mine")
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_two_distributions_of_one_name_are_both_named(distribution):
 # choosing
 
 
-def test_the_environment_is_read_at_each_choice(distribution, monkeypatch):
+def test_environment_variable_is_read_at_each_choice(distribution, monkeypatch):
     distribution("mine")
     monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
     assert plugins.choose_backend("cpu").name == "eager"
@@ -132,7 +132,7 @@ def test_the_environment_is_read_at_each_choice(distribution, monkeypatch):
     assert plugins.choose_backend("cpu", "eager").name == "eager"
 
 
-def test_each_device_takes_the_first_name_that_serves_it(distribution):
+def test_each_device_uses_the_first_listed_backend_supporting_it(distribution):
     distribution("forgpu", devices=["gpu"])
     distribution("forcpu", devices=["cpu"])
     assert plugins.choose_backend("cpu", "FORGPU, FORCPU").name == "forcpu"
@@ -141,7 +141,7 @@ def test_each_device_takes_the_first_name_that_serves_it(distribution):
         plugins.choose_backend("cpu", "forgpu")
 
 
-def test_a_named_backend_never_falls_back(distribution):
+def test_named_backend_never_falls_back(distribution):
     distribution("mine", problem="no toolchain")
     with pytest.raises(errors.BackendUnavailableError, match="no toolchain"):
         plugins.choose_backend("cpu", "mine,eager")
@@ -149,7 +149,7 @@ def test_a_named_backend_never_falls_back(distribution):
         plugins.choose_backend("cpu", "nowhere,eager")
 
 
-def test_unset_takes_the_best_that_works_and_says_so_once(distribution, caplog):
+def test_default_is_the_best_working_backend_and_is_logged_once(distribution, caplog):
     distribution("better", priority=9000, problem="no toolchain")
     distribution("good", priority=8000)
     distribution("worse", priority=7000, problem="it was asked")
@@ -163,7 +163,7 @@ def test_unset_takes_the_best_that_works_and_says_so_once(distribution, caplog):
     assert "broken is skipped" in caplog.text and "nowhere_to_be_found" in caplog.text
 
 
-def test_status_lists_all_with_their_problems(distribution, monkeypatch):
+def test_status_lists_all_backends_with_their_problems(distribution, monkeypatch):
     monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
     distribution("mine", problem="no toolchain")
     lines = {line.name: line for line in plugins.status()}
@@ -175,7 +175,7 @@ def test_status_lists_all_with_their_problems(distribution, monkeypatch):
 # the other hooks
 
 
-def test_a_plugin_adds_ops(monkeypatch):
+def test_plugin_can_add_ops(monkeypatch):
     from mgb.ir import Kind, Op
 
     monkeypatch.setattr("mgb.ops.declare.OPS", dict(OPS))
@@ -205,7 +205,7 @@ def test_a_plugin_adds_ops(monkeypatch):
         (replace(OPS["mul"]), errors.BackendConflictError, "op 'mul' is declared twice"),
     ],
 )
-def test_what_is_no_new_op_is_refused(given, kind, text):
+def test_plugin_adding_an_invalid_or_existing_op_raises(given, kind, text):
     class Adds:
         @plugins.hookimpl
         def mgb_ops(self):
@@ -226,7 +226,7 @@ def _backend(called, words=(), **fields) -> Backend:
     return Small()
 
 
-def test_eager_runs_a_graph_also_over_the_memory_of_its_inputs():
+def test_eager_kernel_may_write_over_its_inputs():
     graph = graph_of(lambda x: (x + 1, reduce.reduce_sum(x, axis=(0,)), x), Spec((3,), float32))
     x = np.arange(3, dtype=np.float32)
     total, same = np.empty((1,), np.float32), np.empty_like(x)
@@ -234,7 +234,7 @@ def test_eager_runs_a_graph_also_over_the_memory_of_its_inputs():
     assert x.tolist() == [1, 2, 3] and total.tolist() == [3] and same.tolist() == [0, 1, 2]
 
 
-def test_a_backend_is_found_by_the_name_that_it_has():
+def test_backend_name_must_match_the_requested_name():
     class Plugin:
         @plugins.hookimpl
         def mgb_backend(self, name):
@@ -245,7 +245,7 @@ def test_a_backend_is_found_by_the_name_that_it_has():
         plugins.load_backend("mine")
 
 
-def test_a_backend_without_a_hash_is_refused():
+def test_unhashable_backend_raises():
     class Plugin:
         @plugins.hookimpl
         def mgb_backend(self, name):
@@ -258,7 +258,7 @@ def test_a_backend_without_a_hash_is_refused():
         plugins.load_backend("mine")
 
 
-def test_words_of_ops_that_a_plugin_brings_are_known(monkeypatch):
+def test_vocabulary_may_contain_ops_added_by_plugins(monkeypatch):
     from mgb.ir import Kind, Op
 
     monkeypatch.setattr("mgb.ops.declare.OPS", ops := dict(OPS))
@@ -310,19 +310,19 @@ def test_words_of_ops_that_a_plugin_brings_are_known(monkeypatch):
         ({"products": {"float32"}}, r"Traits\.products needs Kind\.CONTRACT in kinds"),
     ],
 )
-def test_traits_that_mean_nothing_are_refused(fields, text):
+def test_invalid_traits_raise(fields, text):
     with pytest.raises(errors.BackendTraitsError, match=text):
         Traits(**({"vocabulary": {"add"}, "api_version": 1} | fields))
 
 
-def test_any_collection_of_words_will_do():
+def test_traits_accept_any_collection():
     plain = Traits(frozenset({"add", "mul"}), dtypes=frozenset({"float32"}), api_version=1)
     table = {"add": "+", "mul": "*"}
     assert Traits(table, dtypes=["float32"], api_version=1) == plain
     assert hash(Traits(table.keys(), dtypes=("float32",), api_version=1)) == hash(plain)
 
 
-def test_the_version_must_be_told():
+def test_traits_require_api_version():
     with pytest.raises(TypeError, match="api_version"):
         Traits(frozenset())
     assert "future" in Traits({"future"}, dtypes={"float8"}, api_version=API_VERSION + 1).vocabulary
@@ -351,7 +351,7 @@ def mgb_backend(name):
 """
 
 
-def test_a_backend_of_the_version_before_works_and_the_log_says_so(distribution, monkeypatch, caplog):
+def test_backend_of_the_previous_api_version_works_and_is_logged(distribution, monkeypatch, caplog):
     """What was written for a version works in an mgb that has the next one, as docs/ir.md promises."""
     for module in (mgb.backend, plugins):
         monkeypatch.setattr(module, "API_VERSION", API_VERSION + 1)
@@ -365,7 +365,7 @@ def test_a_backend_of_the_version_before_works_and_the_log_says_so(distribution,
         plugins.load_backend("other")
 
 
-def test_a_backend_of_a_version_that_is_gone_is_refused(distribution, monkeypatch):
+def test_backend_of_a_removed_api_version_raises(distribution, monkeypatch):
     for module in (mgb.backend, plugins):
         monkeypatch.setattr(module, "API_VERSION", API_VERSION + 2)
         monkeypatch.setattr(module, "OLDEST_API_VERSION", API_VERSION + 1)

@@ -41,20 +41,20 @@ def pairs(function: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[tuple
     return hazards(graph, schedule(graph, NEVER))
 
 
-def test_an_element_may_be_written_over_its_own() -> None:
+def test_output_may_alias_an_input_read_element_by_element() -> None:
     assert pairs(lambda x, y: x * y, (4, 50), (4, 50)) == ()
     assert pairs(softmax, (4, 50)) == ()
 
 
-def test_not_before_another_pass_reads_it() -> None:
+def test_output_may_not_alias_an_input_that_a_later_pass_reads() -> None:
     assert pairs(lambda x: [x + 1, softmax(x)], (4, 50)) == ((0, 0),)
 
 
-def test_not_by_a_value_that_is_not_made_of_it() -> None:
+def test_output_may_not_alias_an_input_it_does_not_depend_on() -> None:
     assert pairs(lambda x, y: [x + 1, x * y], (4, 50), (4, 50)) == ((1, 0),)
 
 
-def test_not_where_several_read_it() -> None:
+def test_output_may_not_alias_a_broadcast_input() -> None:
     assert pairs(lambda x, y: [x * y, y + 1], (4, 50), (50,)) == ((1, 1),)
 
 
@@ -180,7 +180,9 @@ def groups(draw: st.DrawFn) -> Graph:
 
 @settings(max_examples=300)
 @given(data=st.data(), order=st.sampled_from(ORDERS), keep=st.sampled_from((KEEP_OPS, NEVER)))
-def test_what_is_written_over_is_not_read_again(data: st.DataObject, order: str, keep: int) -> None:
+def test_allowed_aliases_never_overwrite_values_read_later(
+    data: st.DataObject, order: str, keep: int
+) -> None:
     graph = data.draw(groups())
     assume(all(v.inputs for v in graph.outputs) and len(set(graph.outputs)) == len(graph.outputs))
     plan, arrays = schedule(graph, keep), arrays_for(graph)

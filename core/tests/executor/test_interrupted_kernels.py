@@ -58,7 +58,7 @@ def halves():
 
 
 @pytest.mark.parametrize("mode", _CLOSURES)
-def test_a_kernel_that_fails_half_way_leaves_no_parameter_half_updated(mode, halves):
+def test_kernel_failing_midway_leaves_no_parameter_half_updated(mode, halves):
     weight, x = Parameter(np.zeros(64, np.float32)), Tensor(np.ones(64, np.float32))
 
     def add(x):
@@ -106,7 +106,7 @@ def late():
 
 
 @pytest.mark.parametrize("run_body", [None, True])
-def test_a_program_that_had_updated_is_not_run_again_in_the_same_call(late, run_body):
+def test_interrupted_program_does_not_update_twice_in_one_call(late, run_body):
     weight, x = Parameter(np.zeros(64, np.float32)), Tensor(np.ones(64, np.float32))
 
     @jit.trace(backend="fold", run_body=run_body)
@@ -129,7 +129,7 @@ def test_a_program_that_had_updated_is_not_run_again_in_the_same_call(late, run_
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"run_body": True, "symbolic": True}])
-def test_a_second_interrupt_at_any_line_of_what_follows_the_first_error(options):
+def test_interrupt_during_error_handling_leaves_consistent_parameters(options):
     weight, x = Parameter(np.zeros(4, np.float32)), Tensor(np.ones(4, np.float32))
 
     @jit.trace(backend="eager", **options)
@@ -169,7 +169,7 @@ def _names(frame):
     return names
 
 
-def test_an_interrupt_at_any_line_of_the_entry_of_auto_leaves_it_out():
+def test_interrupt_while_entering_auto_leaves_it_inactive():
     place, reached = 0, True
     while reached:
         place += 1

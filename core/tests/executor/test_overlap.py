@@ -102,7 +102,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("body", [layers, unread, small])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_results_and_number_are_those_of_eager_code(
+def test_results_and_begun_ops_match_eager(
     body: Callable[..., Any], options: dict[str, Any], log: list[str]
 ) -> None:
     wanted = [y.numpy() for y in body(*map(mgb.tensor, WS))]
@@ -119,7 +119,7 @@ def test_results_and_number_are_those_of_eager_code(
         )
 
 
-def test_gradients_are_on_their_way_while_others_are_computed(log: list[str]) -> None:
+def test_begun_gradient_ops_overlap_the_backward_pass(log: list[str]) -> None:
     """By the text: what a beginning needs, it, and no wait before all have begun."""
     function = trace(layers, symbolic=True)
     function(*map(mgb.tensor, WS))
@@ -133,7 +133,7 @@ def test_gradients_are_on_their_way_while_others_are_computed(log: list[str]) ->
     assert sum(begins[0] < k < begins[-1] for k in products) >= 4, lines
 
 
-def test_without_overlap_each_is_waited_for(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_overlap_waits_for_each_op(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_DISTRIBUTED_OVERLAP", "0")
     function = trace(layers)
     for _ in range(2):
@@ -142,7 +142,7 @@ def test_without_overlap_each_is_waited_for(log: list[str], monkeypatch: pytest.
     assert log == [f"{word} g{k}" for k in (3, 2, 1, 0) for word in ("begin", "end")]
 
 
-def test_what_is_under_way_is_looked_after_between_long_calls() -> None:
+def test_pending_ops_are_polled_between_long_calls() -> None:
     seen: list[Begun] = []
     keep = Op(**{**{f: getattr(THRICE, f) for f in THRICE.__dataclass_fields__}, "name": "kept_for_tests",
                  "begin": lambda *xs, **params: seen.append(Begun(*xs, **params)) or seen[-1]})  # fmt: skip
@@ -160,7 +160,7 @@ def test_what_is_under_way_is_looked_after_between_long_calls() -> None:
     assert seen and seen[-1].looks >= 4
 
 
-def test_a_failure_at_the_end_of_one_leaves_parameters_as_they_were(log: list[str]) -> None:
+def test_failing_asynchronous_op_leaves_parameters_unchanged(log: list[str]) -> None:
     w, v = mgb.Parameter([1.0, 2.0]), mgb.Parameter([3.0, 4.0])
 
     @trace
@@ -178,7 +178,7 @@ def test_a_failure_at_the_end_of_one_leaves_parameters_as_they_were(log: list[st
     assert (w.numpy() == before[0]).all() and (v.numpy() == before[1]).all()
 
 
-def test_a_part_of_a_step_and_its_backward_pass(log: list[str]) -> None:
+def test_partial_trace_begins_ops_in_forward_and_backward(log: list[str]) -> None:
     part = partial_trace(lambda x: thrice(F.tanh(x), "p") * 2)
     for _ in range(3):
         log.clear()

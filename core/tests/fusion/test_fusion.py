@@ -41,7 +41,7 @@ def test_softmax_is_one_group() -> None:
     assert step.fused and len(step.writes) == 1
 
 
-def test_a_result_that_is_smaller_than_the_domain_is_written_by_a_kernel_of_its_own() -> None:
+def test_output_smaller_than_domain_gets_its_own_kernel() -> None:
     steps = steps_of(lambda x, y: [n := tr.exp(x), n * y + 1.0], f32(3, 1), f32(3, 4))
     assert all(len({o.spec.shape for o in s.graph.outputs}) == 1 for s in steps)
 
@@ -63,13 +63,13 @@ def test_bias_and_gelu_after_a_matmul_are_one_group() -> None:
     assert step.fused and len(step.reads) == 2
 
 
-def test_a_lone_composite_is_worth_a_kernel_and_a_lone_primitive_is_not() -> None:
+def test_single_composite_is_fused_but_single_primitive_is_not() -> None:
     assert [s.fused for s in steps_of(gelu, f32(7))] == [True]
     (step,) = steps_of(primitives.neg, f32(7))
     assert not step.fused and "is one of 1 ops, a kernel takes 2 or more" in step.reason
 
 
-def test_a_bias_gradient_is_one_group_with_its_producers() -> None:
+def test_bias_gradient_fuses_with_its_producers() -> None:
     def body(g: Tensor, x: Tensor) -> Tensor:
         return layout.reshape(total(primitives.where(primitives.lt(x, 0), 0, g), 0), shape=(5,))
 
@@ -77,14 +77,14 @@ def test_a_bias_gradient_is_one_group_with_its_producers() -> None:
     assert len(fused(steps)) == 1 and {op for s in steps if not s.fused for op in ops(s)} <= {"reshape"}
 
 
-def test_a_bias_gradient_goes_on_into_the_update_of_the_bias() -> None:
+def test_bias_gradient_fuses_into_bias_update() -> None:
     def body(g: Tensor, bias: Tensor) -> Tensor:
         return bias - 0.1 * layout.reshape(total(g, 0), shape=(5,))
 
     assert len(fused(steps_of(body, f32(6, 5), f32(5)))) == 1
 
 
-def test_an_adam_update_is_one_group() -> None:
+def test_adam_update_is_one_group() -> None:
     (step,) = steps_of(adam, f32(8, 7), f32(8, 7), f32(8, 7), f32(8, 7), f32())
     assert step.fused and len(step.writes) == 3
 
@@ -111,7 +111,7 @@ def test_cross_entropy_is_one_group() -> None:
     assert {op for s in steps if not s.fused for op in ops(s)} <= {"reshape"}
 
 
-def test_the_mean_of_a_loss_is_a_second_group() -> None:
+def test_mean_of_loss_is_a_second_group() -> None:
     def body(logits: Tensor, labels: Tensor) -> Tensor:
         return layout.reshape(mean(cross_entropy(logits, labels), 0), shape=())
 
@@ -121,14 +121,14 @@ def test_the_mean_of_a_loss_is_a_second_group() -> None:
     assert {op for s in steps if not s.fused for op in ops(s)} <= {"reshape"}
 
 
-def test_values_of_rows_stay_with_the_reduction_when_its_axis_is_dropped() -> None:
+def test_row_values_fuse_with_reduction_whose_axis_is_dropped() -> None:
     def body(x: Tensor, y: Tensor) -> Tensor:
         return tr.exp(layout.reshape(total(x * x, 1), shape=(6,)) * 0.1) - tr.sin(y)
 
     assert len(fused(steps_of(body, f32(6, 5), f32(6)))) == 1
 
 
-def test_transposes_do_not_split() -> None:
+def test_transposes_do_not_split_groups() -> None:
     def body(x: Tensor, y: Tensor) -> Tensor:
         return layout.transpose(tr.exp(x) * 2.0, axes=(1, 0)) + y
 
@@ -138,7 +138,7 @@ def test_transposes_do_not_split() -> None:
     assert len(fused(detect(graph, TRAITS))) == 1
 
 
-def test_gradients_of_broadcasts_do_not_split() -> None:
+def test_broadcasts_do_not_split_groups() -> None:
     def body(g: Tensor, x: Tensor) -> Tensor:
         return layout.broadcast_to(g, shape=(6, 5)) * x + layout.broadcast_to(g * 2.0, shape=(6, 5))
 
@@ -155,12 +155,12 @@ def test_16_bit_floats_and_integers_fuse() -> None:
     assert step.fused
 
 
-def test_the_place_of_a_maximum_joins_what_comes_before() -> None:
+def test_argmax_fuses_with_its_producers() -> None:
     (step,) = steps_of(lambda x: apply(OPS["argmax"], tr.exp(x) + 1.0, axis=(1,)), f32(6, 5))
     assert step.fused
 
 
-def test_a_training_step_is_its_matmuls_and_a_kernel_for_what_stands_between() -> None:
+def test_training_step_fuses_everything_between_matmuls() -> None:
     def body(x: Tensor, labels: Tensor, *rest: Tensor) -> list[Tensor]:
         w, b, v, rate, *state = rest
         with GradManager().attach([w, b, v]) as manager:
@@ -189,7 +189,7 @@ def test_a_training_step_is_its_matmuls_and_a_kernel_for_what_stands_between() -
 # the cases of MegEngine's own tests
 
 
-def test_basic() -> None:
+def test_elementwise_chain_with_broadcasts_is_one_group() -> None:
     def body(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
         return a * b + c * a + d + d + d
 
@@ -198,7 +198,7 @@ def test_basic() -> None:
 
 
 @pytest.mark.parametrize("count", [120, 64])
-def test_many_inputs_are_split(count: int) -> None:
+def test_groups_split_at_max_inputs(count: int) -> None:
     def body(*xs: Tensor) -> Tensor:
         out = xs[0]
         for x in xs[1:]:
@@ -210,7 +210,7 @@ def test_many_inputs_are_split(count: int) -> None:
     assert len(steps) == (2 if count == 120 else 1)
 
 
-def test_a_producer_of_several_values_feeds_a_group() -> None:
+def test_two_slices_of_one_input_feed_a_group() -> None:
     def body(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         first = layout.slice_(x, window=((0, 2, 1), (0, 3, 1)))
         second = layout.slice_(x, window=((2, 4, 1), (0, 3, 1)))
@@ -220,12 +220,12 @@ def test_a_producer_of_several_values_feeds_a_group() -> None:
     assert [s.fused for s in steps] == [False, False, True]
 
 
-def test_operands_that_broadcast() -> None:
+def test_broadcasting_operands_fuse() -> None:
     (step,) = steps_of(lambda x, y, z: tr.exp(x) * y + z / y, f32(3, 3), f32(1, 3), f32(3, 1))
     assert step.fused
 
 
-def test_repeated_squaring_does_not_blow_up() -> None:
+def test_repeated_squaring_does_not_duplicate_nodes() -> None:
     def body(y: Tensor) -> Tensor:
         for _ in range(32):
             y = y * y + y
@@ -236,12 +236,12 @@ def test_repeated_squaring_does_not_blow_up() -> None:
     assert step.fused and len(step.graph.nodes) == 64
 
 
-def test_scalars_are_no_inputs() -> None:
+def test_scalar_constants_are_not_group_inputs() -> None:
     (step,) = steps_of(lambda x: (x * x + 1) / (tr.sin(x) + 1.2) * 0.3, f32(4))
     assert step.fused and len(step.reads) == 1
 
 
-def test_results_of_matmul_and_slice_are_inputs() -> None:
+def test_matmul_and_slice_results_are_group_inputs() -> None:
     def body(x: Tensor, w: Tensor) -> Tensor:
         return tr.exp(layout.slice_(x, window=((0, 3, 1), (0, 3, 1)))) * 0.5 + contract.matmul(w, w)
 

@@ -132,7 +132,7 @@ def broadcasts(x: Tensor, y: Tensor) -> bool:
 
 @settings(max_examples=400)
 @given(graph=graphs_with_products(), level=st.sampled_from((0, 3)), fuel=st.sampled_from((None, None, 5)))
-def test_groups_keep_the_law_and_steps_compute_what_the_graph_computes(
+def test_random_groups_satisfy_invariants_and_match_the_graph(
     graph: Graph, level: int, fuel: int | None
 ) -> None:
     graph = duplicate(simplify(graph, level), PRODUCTS)
@@ -159,7 +159,7 @@ def obeys_lowered(graph: Graph) -> None:
 # what becomes one kernel
 
 
-def test_a_bias_an_activation_and_a_residual_are_one_kernel_with_the_product() -> None:
+def test_bias_activation_and_residual_fuse_into_matmul() -> None:
     (step,) = steps_of(
         lambda x, w, b, r: gelu(matmul(x, w) + b) + r,
         *(f32(4, 3), f32(3, 5), f32(5), f32(4, 5)),
@@ -169,7 +169,7 @@ def test_a_bias_an_activation_and_a_residual_are_one_kernel_with_the_product() -
     obeys(step)
 
 
-def test_what_is_computed_for_one_operand_is_part_of_the_kernel() -> None:
+def test_elementwise_ops_on_operands_fuse_into_matmul() -> None:
     def body(x: Tensor, s: Tensor, w: Tensor) -> Tensor:
         return matmul(relu(x) * s, w * 2.0)
 
@@ -179,12 +179,12 @@ def test_what_is_computed_for_one_operand_is_part_of_the_kernel() -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [(False, True), (True, False), (True, True)])
-def test_transposed_operands_are_as_good(a: bool, b: bool) -> None:
+def test_transposed_matmul_operands_fuse(a: bool, b: bool) -> None:
     left, right = f32(*((3, 4) if a else (4, 3))), f32(*((5, 3) if b else (3, 5)))
     assert products(lambda x, w: relu(matmul(-x, w, transpose_a=a, transpose_b=b)), left, right)
 
 
-def test_a_cast_of_an_operand() -> None:
+def test_operand_cast_fuses_into_matmul() -> None:
     def body(x: Tensor, w: Tensor) -> Tensor:
         return matmul(primitives.cast(x, dtype=dtypes.float16), w)
 
@@ -193,7 +193,7 @@ def test_a_cast_of_an_operand() -> None:
     assert step.fused and ops(step) == ["cast", "matmul"]
 
 
-def test_each_layer_of_a_network_is_a_kernel() -> None:
+def test_each_network_layer_is_one_kernel() -> None:
     def body(x: Tensor, *rest: Tensor) -> Tensor:
         for w, b in zip(rest[::2], rest[1::2], strict=True):
             x = relu(matmul(x, w) + b)
@@ -211,13 +211,13 @@ def reasons(function: Callable[..., Any], *specs: Spec) -> str:
     return "; ".join(s.reason for s in steps_of(function, *specs, traits=PRODUCTS))
 
 
-def test_a_product_alone_is_left_to_the_library() -> None:
+def test_lone_matmul_is_not_fused() -> None:
     for size in (4, 512):
         (step,) = detect(graph_of(lambda x: matmul(x, x), f32(size, size)), PRODUCTS)
         assert not step.fused and "nothing around it" in step.reason
 
 
-def test_a_value_on_both_sides_or_before_and_after_is_stored() -> None:
+def test_value_read_on_both_sides_of_a_matmul_is_stored() -> None:
     def floor(x: Tensor) -> Tensor:
         return primitives.maximum(x, 0.5) * 2.0
 
@@ -228,7 +228,7 @@ def test_a_value_on_both_sides_or_before_and_after_is_stored() -> None:
     assert products(lambda x: matmul(x, x) + x, f32(4, 4)), "an input is read where it is wanted"
 
 
-def test_what_others_read_or_what_is_dear_is_computed_once() -> None:
+def test_shared_or_expensive_operands_are_not_fused_into_matmul() -> None:
     def shared(x: Tensor, w: Tensor) -> list[Tensor]:
         y = primitives.maximum(x, 0.5) * 2.0
         return [matmul(y, w) + 1.0, y]
@@ -243,7 +243,7 @@ def test_what_others_read_or_what_is_dear_is_computed_once() -> None:
     )
 
 
-def test_reductions_and_second_products_are_kernels_of_their_own() -> None:
+def test_reductions_and_second_matmuls_get_their_own_kernels() -> None:
     def norm(x: Tensor, w: Tensor, g: Tensor, b: Tensor) -> Tensor:
         return layer_norm(matmul(x, w), g, b)
 
@@ -255,19 +255,19 @@ def test_reductions_and_second_products_are_kernels_of_their_own() -> None:
     assert len(twice) == 1
 
 
-def test_a_larger_value_than_the_product_is_another_domain() -> None:
+def test_broadcasting_beyond_the_matmul_shape_prevents_fusion() -> None:
     assert not products(lambda x, w, y: matmul(x, w) + y, f32(4, 3), f32(3, 5), f32(2, 4, 5))
     assert not products(lambda x, w, y: matmul(x, w) * y, f32(1, 3), f32(3, 5), f32(4, 5))
 
 
-def test_what_only_reads_the_same_stays_apart() -> None:
+def test_ops_that_only_share_an_input_are_not_fused_with_matmul() -> None:
     def body(x: Tensor, w: Tensor) -> list[Tensor]:
         return [matmul(x, w) + 1.0, relu(x) * 2.0]
 
     assert [len(s.writes) for s in products(body, f32(4, 4), f32(4, 4))] == [1]
 
 
-def test_what_is_no_product_of_two_matrices_of_these_dtypes() -> None:
+def test_unsupported_contractions_are_rejected_with_a_reason() -> None:
     def reason(function: Callable[..., Any], *specs: Spec, traits: Traits = PRODUCTS) -> str | None:
         return accepts(traits, graph_of(function, *specs).outputs[0])
 
@@ -286,7 +286,7 @@ def test_what_is_no_product_of_two_matrices_of_these_dtypes() -> None:
     assert accepts(WHOLE, images) is None and WHOLE.scope is Scope.GRAPH
 
 
-def test_a_kernel_with_a_product_is_not_taken_apart_again() -> None:
+def test_recompute_does_not_split_kernels_with_a_matmul() -> None:
     """What others compute again from a stored product would leave its kernel nothing but the product."""
 
     def body(x: Tensor, w: Tensor) -> list[Tensor]:
@@ -300,7 +300,7 @@ def test_a_kernel_with_a_product_is_not_taken_apart_again() -> None:
             obeys(step)
 
 
-def test_nothing_is_written_over_an_operand_of_a_product() -> None:
+def test_output_never_overwrites_matmul_operands() -> None:
     """Blocks of the result read all of a row and of a column."""
     (step,) = products(lambda x, w: matmul(x, w) - x, f32(4, 4), f32(4, 4))
     (new,) = step.graph.outputs
@@ -311,7 +311,7 @@ def key(function: Callable[..., Any], *specs: Spec) -> str:
     return structure_key(lower(graph_of(function, *specs), PRODUCTS))
 
 
-def test_one_kernel_serves_all_sizes_that_its_arrays_tell() -> None:
+def test_structure_key_is_shared_across_matmul_sizes() -> None:
     def layer(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
         return relu(matmul(x, w) + b)
 
@@ -331,7 +331,7 @@ def test_one_kernel_serves_all_sizes_that_its_arrays_tell() -> None:
 # 16 bits
 
 
-def test_a_product_of_16_bit_floats_is_one_of_16_bit_floats() -> None:
+def test_lowered_16_bit_matmul_has_16_bit_operands_and_result() -> None:
     def body(x: Tensor, w: Tensor) -> Tensor:
         return relu(matmul(x * 1.5, w))
 

@@ -67,7 +67,7 @@ def program(kinds: list[str], how: str, x: Any, y: Any) -> Any:
 
 @settings(max_examples=25, deadline=None)
 @given(DRAWN, st.integers(90, 130), st.integers(190, 230))
-def test_values_are_numpys(drawn: tuple[list[str], str], n: int, m: int) -> None:
+def test_concat_and_stack_match_numpy(drawn: tuple[list[str], str], n: int, m: int) -> None:
     kinds, how = drawn
     traced = trace(lambda x, y: program(kinds, how, x, y))
     for rows, columns in [
@@ -82,7 +82,7 @@ def test_values_are_numpys(drawn: tuple[list[str], str], n: int, m: int) -> None
             np.testing.assert_allclose(got.numpy(), wanted, rtol=2e-5, atol=2e-5)
 
 
-def test_nothing_is_copied_that_a_kernel_has_computed() -> None:
+def test_kernel_results_are_concatenated_without_copy() -> None:
     x, y = numbers(200, 300), numbers(200, 300, seed=1)
     for body in (
         lambda x, y: np.concatenate([x * 2.0 + 1.0, y * 3.0 - 1.0], axis=1),
@@ -94,7 +94,7 @@ def test_nothing_is_copied_that_a_kernel_has_computed() -> None:
         assert not is_copied(source(traced, x, y)), source(traced, x, y)
 
 
-def test_results_have_memory_of_their_own() -> None:
+def test_results_do_not_share_memory() -> None:
     """A part that is returned as well is no window of the other result."""
 
     @trace
@@ -109,7 +109,7 @@ def test_results_have_memory_of_their_own() -> None:
         np.testing.assert_allclose(whole.numpy(), np.concatenate([x * 2 + y, y - x]), rtol=1e-5)
 
 
-def test_a_state_that_is_shifted_is_updated() -> None:
+def test_shifted_window_state_is_updated() -> None:
     """A window of the newest rows: what replaces the state is computed from it."""
     state, model = Parameter(numbers(300, 100)), numbers(300, 100)
 
@@ -145,7 +145,7 @@ def of_classes(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.parametrize("body", [repeated, patches, of_colours, of_classes])
-def test_short_rows_and_copies(body: Any) -> None:
+def test_short_rows_and_copies_match_numpy(body: Any) -> None:
     """Of other lengths, too; what is laid out otherwise than a kernel goes is row-major for who wants it."""
     traced = trace(body)
     for n, m in [(200, 320), (200, 320), (204, 324), (8, 8), (400, 320)]:
@@ -157,7 +157,7 @@ def test_short_rows_and_copies(body: Any) -> None:
             np.testing.assert_allclose(got.numpy(), value, rtol=2e-5, atol=2e-5)
 
 
-def test_a_copy_is_what_a_kernel_writes() -> None:
+def test_copies_are_fused_into_kernels() -> None:
     x, y = numbers(200, 320), numbers(200, 320, seed=1)
     for body in (repeated, patches):
         text = source(trace(body), x, y)
@@ -188,7 +188,7 @@ def assigned(values: Any) -> Any:
 
 @pytest.mark.parametrize("opt_level", [0, 2, 3])
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_constants_of_one_element(name: str, opt_level: int) -> None:
+def test_single_element_constants_match_numpy(name: str, opt_level: int) -> None:
     """A step has these itself: they are among no values that it reads."""
     run = trace(CONSTANTS[name], opt_level=opt_level)
     for n in (10, 10, 40_000, 7):
@@ -211,7 +211,7 @@ SEEN = {
 
 @pytest.mark.parametrize("n", [1_000, 40_000])
 @pytest.mark.parametrize("name", SEEN)
-def test_what_leaves_of_a_value_is_as_it_was_before_the_assignment(name: str, n: int) -> None:
+def test_returned_view_is_unaffected_by_a_later_assignment(name: str, n: int) -> None:
     """A view that leaves the program is read behind its end: the memory it shows is not for others."""
 
     def function(x: Any, see: Any) -> tuple[Any, Any]:

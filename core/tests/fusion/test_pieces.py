@@ -67,7 +67,9 @@ def step(values: list[Any], how: int, first: int, second: int, axis: int, by: in
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS, st.integers(2, 6), st.integers(2, 7), st.integers(1, 3))
-def test_values_stay(steps: list[tuple[int, int, int, int, int]], n: int, m: int, count: int) -> None:
+def test_splitting_random_graphs_preserves_values(
+    steps: list[tuple[int, int, int, int, int]], n: int, m: int, count: int
+) -> None:
     def body(x: Any, y: Any) -> list[Any]:
         values = [x, y]
         for each in steps:
@@ -95,7 +97,7 @@ PLACES: list[Any] = [
 
 
 @pytest.mark.parametrize("body", PLACES)
-def test_pieces_are_where_they_belong(body: Any) -> None:
+def test_split_concat_pad_and_roll_match_numpy(body: Any) -> None:
     x, y = (np.random.default_rng(n).uniform(1, 2, (5, 6)).astype(np.float32) for n in range(2))
     graph = split(simplify(graph_of(body, f32(5, 6), f32(5, 6)), 2), WRITES)
     np.testing.assert_allclose(run(graph, [x, y])[0], body(x, y), rtol=1e-5)
@@ -130,7 +132,7 @@ def around(u: Any) -> Any:
     return np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u
 
 
-def test_nothing_is_put_together_before_it_is_computed_with() -> None:
+def test_split_removes_concat_before_computation() -> None:
     for body, shapes in [
         (rotary, [(5, 7, 8), (7, 8), (7, 8)]),
         (stencil, [(9, 8)]),
@@ -147,7 +149,7 @@ def around_and_around(u: Any, steps: int) -> Any:
     return u
 
 
-def test_steps_of_a_stencil_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_stencil_graph_grows_linearly_with_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What several read is stored: a step more adds ops, and does not multiply them by its neighbours."""
     monkeypatch.setattr(pieces, "LEAST", 500)  # three pieces along an axis pay, nine do not
     two, four, six = (
@@ -156,7 +158,7 @@ def test_steps_of_a_stencil_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> 
     assert six - four == four - two
 
 
-def test_what_is_wanted_whole_stays_whole() -> None:
+def test_returned_concat_is_not_split() -> None:
     def body(x: Any) -> Any:
         rolled = np.roll(x, 1, 1)
         return rolled, rolled * 2.0
@@ -165,13 +167,13 @@ def test_what_is_wanted_whole_stays_whole() -> None:
     assert [n.op.name for n in found.nodes].count("concat") == 1
 
 
-def test_backends_with_row_major_results_keep_their_graphs() -> None:
+def test_split_skips_backends_without_strided_outputs() -> None:
     graph = simplify(graph_of(stencil, f32(9, 8)), 2)
     assert split(graph, TRAITS) is graph
 
 
 @pytest.mark.parametrize("body", [stencil, around, lambda u: rotary(u, u[:1], u[1:2])])
-def test_programs_for_other_lengths(body: Any) -> None:
+def test_split_programs_match_numpy_at_new_shapes(body: Any) -> None:
     """On the default backend, by one record; also where a piece has nothing in it."""
     traced = trace(body)
     for n, m in [(40, 60), (40, 60), (41, 62), (300, 64), (2, 2), (3, 130), (40, 60)]:

@@ -51,7 +51,7 @@ def standardized(x: Tensor) -> tuple[Tensor, Tensor]:
     return deviation, deviation * scale
 
 
-def test_the_gradient_of_a_normalisation_reads_its_input() -> None:
+def test_normalization_gradient_recomputes_from_its_input() -> None:
     """The matmul stands between two kernels; the second wants two values that the first one could store."""
 
     def body(x: Tensor, w: Tensor) -> list[Tensor]:
@@ -67,7 +67,7 @@ def test_the_gradient_of_a_normalisation_reads_its_input() -> None:
 
 
 @pytest.mark.parametrize("between", [exp, lambda t: contract.matmul(t, t)], ids=["exp", "matmul"])
-def test_dear_values_are_stored(between: Callable[[Tensor], Tensor]) -> None:
+def test_expensive_values_are_stored(between: Callable[[Tensor], Tensor]) -> None:
     def body(x: Tensor, w: Tensor) -> list[Tensor]:
         value = between(x)
         return [contract.matmul(value * 2.0 + 1.0, w) + value]
@@ -76,7 +76,7 @@ def test_dear_values_are_stored(between: Callable[[Tensor], Tensor]) -> None:
     assert sum(n.op.name in ("exp", "matmul") for s in steps for n in s.graph.nodes) == 2
 
 
-def test_a_value_of_two_large_ones_is_stored() -> None:
+def test_sum_of_two_large_inputs_is_stored() -> None:
     """To read both again in two kernels moves more than to write the sum and read it twice."""
 
     def body(a: Tensor, b: Tensor, w: Tensor) -> list[Tensor]:
@@ -89,7 +89,7 @@ def test_a_value_of_two_large_ones_is_stored() -> None:
     assert full_size_writes(steps) == 4
 
 
-def test_a_result_of_the_program_is_stored() -> None:
+def test_program_result_is_stored() -> None:
     def body(x: Tensor, w: Tensor) -> list[Tensor]:
         deviation, normal = standardized(x)
         return [deviation, contract.matmul(normal, w) * deviation]
@@ -98,7 +98,7 @@ def test_a_result_of_the_program_is_stored() -> None:
     assert any(graph.outputs[0] in s.writes for s in steps)
 
 
-def test_a_chain_is_recomputed_as_a_whole() -> None:
+def test_chain_is_recomputed_as_a_whole() -> None:
     def body(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor) -> list[Tensor]:
         deviation, normal = standardized(x)
         value = normal * scale + shift
@@ -111,7 +111,7 @@ def test_a_chain_is_recomputed_as_a_whole() -> None:
     assert full_size_writes([first]) == 1
 
 
-def test_what_takes_whole_graphs_decides_for_itself() -> None:
+def test_recompute_skips_whole_graph_backends() -> None:
     traits = Traits(
         VOCABULARY, frozenset(Kind) - {Kind.OPAQUE}, ALL_DTYPES, scope=Scope.GRAPH, min_ops=1, api_version=1
     )

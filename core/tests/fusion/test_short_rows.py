@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_are_numpys(name: str) -> None:
+def test_values_match_numpy(name: str) -> None:
     function, shapes = CASES[name]
     arrays = [numbers(*shape) for shape in shapes]
     traced = trace(function)
@@ -62,20 +62,20 @@ def test_values_are_numpys(name: str) -> None:
         np.testing.assert_allclose(got.numpy(), value, rtol=2e-5, atol=2e-6)
 
 
-def test_only_short_rows_of_many_are_turned() -> None:
+def test_only_many_short_rows_are_transposed() -> None:
     for shape, turned in [((700, 10), True), ((700, 40), False), ((10, 10), False)]:
         text = str(trace(softmax).explain(Tensor(numbers(*shape))))
         assert ("short rows" in text) == turned, shape
 
 
-def test_other_lengths_are_served() -> None:
+def test_values_match_numpy_at_new_shapes() -> None:
     traced = trace(softmax)
     for shape in [(700, 10), (700, 10), (900, 10), (900, 3), (900, 70), (5, 3), (700, 10)]:
         x = numbers(*shape)
         np.testing.assert_allclose(traced(Tensor(x)).numpy(), softmax(x), rtol=2e-5, atol=1e-7)
 
 
-def test_a_step_of_few_classes_trains_as_by_hand() -> None:
+def test_training_with_few_classes_matches_numpy() -> None:
     x, classes = numbers(400, 6), np.arange(400) % 10
     weight = Parameter(numbers(6, 10) * 0.1)
     manager, optimizer = GradManager().attach(weight), SGD(weight, lr=0.5)

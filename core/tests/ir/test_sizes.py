@@ -46,7 +46,7 @@ def outcome(program: Program, a: Any, b: Any) -> Any:
 
 
 @given(programs(), LENGTHS, LENGTHS, LENGTHS, LENGTHS)
-def test_what_is_made_of_sizes_is_right_wherever_the_guards_hold(
+def test_size_expressions_are_correct_wherever_the_guards_hold(
     program: Program, a: int, b: int, c: int, d: int
 ) -> None:
     followed = Sizes((a, b))
@@ -59,7 +59,9 @@ def test_what_is_made_of_sizes_is_right_wherever_the_guards_hold(
 
 
 @given(programs(), LENGTHS, LENGTHS, LENGTHS, LENGTHS)
-def test_sizes_of_sizes_are_as_good(program: Program, a: int, b: int, c: int, d: int) -> None:
+def test_size_expressions_can_be_evaluated_on_other_sizes(
+    program: Program, a: int, b: int, c: int, d: int
+) -> None:
     followed = Sizes((a, b))
     found = outcome(program, *followed.letters)
     followed.close()
@@ -97,21 +99,21 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_whoever_looks_at_the_value_gets_it_and_fixes_it(name: str) -> None:
+def test_reading_the_value_of_a_size_adds_an_equality_guard(name: str) -> None:
     look, followed = LOOKS[name], Sizes((5,))
     assert look(followed.letters[0]) == look(5)
     fits = checker(followed)
     assert fits((5,)) and not fits((6,)) and not fits((4,))
 
 
-def test_a_size_passes_for_an_integer() -> None:
+def test_size_behaves_as_an_integer() -> None:
     (n,) = Sizes((5,)).letters
     assert isinstance(n, int) and n == 5 and n != 4 and n is n and bool(n)
     assert type(n) is Size and sizes.is_sized((1, (n, 2))) and not sizes.is_sized((1, (5, 2)))
     assert json.dumps({"n": int(n)}) == '{"n": 5}'
 
 
-def test_algebra_decides_what_it_can() -> None:
+def test_algebraic_comparisons_add_no_guards() -> None:
     followed = Sizes((4, 6))
     a, b = followed.letters
     assert (a * b * 2) // b == a * 2 and (a + b) * (a - b) == a * a - b * b
@@ -120,13 +122,13 @@ def test_algebra_decides_what_it_can() -> None:
     assert set(followed.guards) <= {(((((1,), 1),)), "!=")}  # b divides, so it is not 0
 
 
-def test_one_polynomial_is_one_object() -> None:
+def test_equal_polynomials_are_one_object() -> None:
     a, b = Sizes((4, 6)).letters
     assert a * 2 + b is b + a + a and (a + b) - b is a and a - a == 0 and type(a - a) is int
 
 
 @given(st.slices(9), LENGTHS, LENGTHS)
-def test_slices_of_a_size_are_those_of_an_integer(chosen: slice, length: int, other: int) -> None:
+def test_slices_of_a_size_match_slices_of_an_integer(chosen: slice, length: int, other: int) -> None:
     followed = Sizes((length,))
     found = sizes.indices(chosen, followed.letters[0])
     made = sizes.count(*found)
@@ -141,7 +143,7 @@ SHAPES = st.lists(st.sampled_from([0, 1, 2, 3]), max_size=3).map(tuple)
 
 
 @given(SHAPES, SHAPES, SHAPES)
-def test_broadcasting_is_that_of_numpy(one: Any, two: Any, three: Any) -> None:
+def test_broadcasting_of_sizes_matches_numpy(one: Any, two: Any, three: Any) -> None:
     try:
         wanted = np.broadcast_shapes(one, two, three)
     except ValueError:
@@ -153,7 +155,7 @@ def test_broadcasting_is_that_of_numpy(one: Any, two: Any, three: Any) -> None:
     assert sizes.plain(found) == wanted and checker(followed)((*one, *two))
 
 
-def test_costs_are_judged_for_lengths_that_are_near() -> None:
+def test_cost_estimates_are_guarded_to_nearby_lengths() -> None:
     followed = Sizes((16,))
     assert sizes.about(followed.letters[0] * 100) == 1600
     fits = checker(followed)
@@ -187,7 +189,7 @@ MADE: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_what_a_trace_makes_of_a_length_is_what_python_makes(name: str) -> None:
+def test_traced_length_arithmetic_matches_python(name: str) -> None:
     made = MADE[name]
     traced = trace(lambda x: x.sum() * 0.0 + made(x.shape[0]), without_host=True, backend="eager")
     for n in (4, 5, 3, 0, 8):

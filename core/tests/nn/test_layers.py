@@ -88,7 +88,7 @@ def test_conv_transpose2d_is_the_transpose_of_conv2d(groups):
     np.testing.assert_allclose((forward(x).numpy() * y64).sum(), (back(y).numpy() * x64).sum(), rtol=1e-4)
 
 
-def test_channels_that_do_not_split():
+def test_indivisible_channels_raise():
     with pytest.raises(ShapeError, match="3 and 4 channels do not split into 2 groups"):
         M.Conv2d(3, 4, 1, groups=2)
     with pytest.raises(ShapeError, match="4 channels do not split into 3 groups"):
@@ -291,7 +291,7 @@ def test_multi_head_attention():
     ],
     ids=lambda v: type(v).__name__,
 )
-def test_gradients_of_layers_are_slopes(layer, shape):
+def test_gradients_of_layers_match_finite_differences(layer, shape):
     """In float64, along a random direction in the space of all parameters and the input."""
     for parameter in layer.parameters():
         parameter._reset(Tensor(RNG.normal(size=parameter.shape), dtype="float64"))
@@ -349,7 +349,7 @@ def test_fixed_initial_values_keep_identity_and_dtype():
         np.testing.assert_array_equal(tensor.numpy(), [value, value])
 
 
-def test_fans_and_gains():
+def test_fan_and_gain_calculation():
     assert init.calculate_fan_in_and_fan_out(Tensor(np.zeros((2, 3)))) == (3, 2)
     assert init.calculate_fan_in_and_fan_out(Tensor(np.zeros((2, 3, 4, 5)))) == (60, 40)
     assert init.calculate_fan_in_and_fan_out(Tensor(np.zeros((7, 2, 3, 4, 5)))) == (60, 40)
@@ -366,7 +366,7 @@ def test_fans_and_gains():
             mistake()
 
 
-def test_a_seed_fixes_a_network():
+def test_seed_makes_initialization_reproducible():
     def network():
         mgb.random.seed(3)
         return M.Sequential(M.Linear(3, 4), M.Conv2d(1, 2, 3), M.Embedding(3, 2)).state_dict()
@@ -378,7 +378,7 @@ def test_a_seed_fixes_a_network():
 
 @pytest.mark.parametrize("layer", [M.RNN, M.GRU, M.LSTM])
 @pytest.mark.parametrize("shape", [(3, 6), (3, 3, 6), (1, 1, 6), (2, 1, 6), (1, 3, 5)])
-def test_a_recurrent_layer_refuses_states_of_another_shape(layer, shape):
+def test_recurrent_layer_rejects_wrong_state_shape(layer, shape):
     inputs, given = Tensor(np.zeros((5, 3, 4))), Tensor(np.zeros(shape))
     with pytest.raises(ShapeError, match=r"of shape \(1, 3, 6\), got"):
         layer(4, 6)(inputs, (given, given) if layer is M.LSTM else given)
@@ -386,13 +386,13 @@ def test_a_recurrent_layer_refuses_states_of_another_shape(layer, shape):
 
 @pytest.mark.parametrize("cell", [M.RNNCell, M.GRUCell, M.LSTMCell])
 @pytest.mark.parametrize("shape", [(6,), (1, 6), (3, 5)])
-def test_a_cell_refuses_states_of_another_shape(cell, shape):
+def test_recurrent_cell_rejects_wrong_state_shape(cell, shape):
     given = Tensor(np.zeros(shape))
     with pytest.raises(ShapeError, match=r"of shape \(3, 6\), got"):
         cell(4, 6)(Tensor(np.zeros((3, 4))), (given, given) if cell is M.LSTMCell else given)
 
 
-def test_states_come_in_the_number_that_a_layer_has():
+def test_recurrent_layers_reject_wrong_number_of_states():
     inputs, state = Tensor(np.zeros((5, 3, 4))), Tensor(np.zeros((1, 3, 6)))
     for wrong in (state, (state,), (state,) * 3, (), 0):
         with pytest.raises(ShapeError, match=r"LSTM: hx is a tuple of 2 Tensors of shape \(1, 3, 6\), got"):
@@ -408,14 +408,14 @@ def test_states_come_in_the_number_that_a_layer_has():
     assert (out.shape, last.shape) == ((3, 5, 6), (1, 3, 6))
 
 
-def test_recurrent_layers_say_what_they_are():
+def test_recurrent_layer_repr_and_num_layers_check():
     with pytest.raises(ShapeError, match="num_layers = 0"):
         M.GRU(4, 6, num_layers=0)
     assert "nonlinearity='relu'" in repr(M.RNN(4, 6, nonlinearity="relu"))
     assert repr(M.RNNCell(4, 6)).endswith("nonlinearity='tanh')")
 
 
-def test_images_of_no_batch_and_of_no_size():
+def test_empty_batch_pooling_and_invalid_interpolate_sizes():
     assert F.adaptive_max_pool2d(Tensor(np.zeros((0, 2, 5, 5))), 3).shape == (0, 2, 3, 3)
     x = Tensor(np.zeros((1, 2, 4, 4)))
     assert F.nn.interpolate(x, scale_factor=np.array([2.0, 1.5])).shape == (1, 2, 8, 6)

@@ -63,13 +63,13 @@ def theirs(steps, **options):
     {"lr": 0.3}, {"lr": 0.5, "max_iter": 5}, {"lr": 0.5, "history_size": 2, "max_iter": 7},
     {"lr": 0.3, "max_iter": 30, "max_eval": 4}, {"lr": 0.5, "tolerance_change": 1e-2},
 ])  # fmt: skip
-def test_steps_are_those_of_torch(options):
+def test_steps_match_torch(options):
     for got, wanted in zip(ours(4, **options), theirs(4, **options), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-7)
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_the_line_search_finds_the_minimum(traced):
+def test_strong_wolfe_line_search_finds_the_minimum(traced):
     found = scipy.optimize.minimize(
         lambda x: loss_of(np, DATA, GOAL, x[:4], x[4:]), np.r_[START, 0], tol=1e-12
     )
@@ -81,7 +81,7 @@ def test_the_line_search_finds_the_minimum(traced):
     np.testing.assert_allclose(losses[-1], theirs_losses[-1], rtol=1e-8)
 
 
-def test_a_valley():
+def test_rosenbrock_function_is_minimized():
     """Rosenbrock's, from where Newton's method without a search goes astray."""
     x = Parameter(np.full(10, -1.2), dtype="float64")
     manager, optimizer = GradManager().attach([x]), LBFGS([x], max_iter=60, line_search_fn="strong_wolfe")
@@ -94,7 +94,7 @@ def test_a_valley():
     np.testing.assert_allclose(x.numpy(), 1, atol=1e-5)
 
 
-def test_what_it_refuses():
+def test_invalid_options_raise():
     x, y = Parameter([1.0]), Parameter([2.0])
     with pytest.raises(ParameterError, match="one group"):
         LBFGS([{"params": [x]}, {"params": [y]}])

@@ -64,7 +64,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses(name, check_gradient):
+def test_losses_match_numpy(name, check_gradient):
     loss, pred, label, want = LOSSES[name]
     each = loss(double(pred), double(label), reduction="none")
     assert each.shape == want.shape
@@ -76,25 +76,25 @@ def test_losses(name, check_gradient):
     check_gradient(lambda p: loss(p, double(label), reduction="none"), pred)
 
 
-def test_reduction_is_checked_and_by_keyword_only():
+def test_reduction_is_validated_and_keyword_only():
     with pytest.raises(ValueError, match="max is not a valid value for reduction"):
         F.l1_loss(double(A), double(B), reduction="max")
     with pytest.raises(TypeError):
         F.l1_loss(double(A), double(B), "sum")
 
 
-def test_integers():
+def test_l1_loss_of_integers():
     a, b = Tensor([1, 4]), Tensor([2, 2])
     assert F.l1_loss(a, b).item() == 1.5 and F.l1_loss(a, b).dtype == np.float32
     assert F.l1_loss(a, b, reduction="sum").dtype == np.int32
 
 
-def test_binary_cross_entropy_far_out():
+def test_binary_cross_entropy_of_extreme_logits():
     loss = F.binary_cross_entropy(Tensor([80.0, -80.0, 80.0]), Tensor([1.0, 0.0, 0.0]), reduction="none")
     np.testing.assert_allclose(loss.numpy(), [np.exp(-80), np.exp(-80), 80], rtol=1e-5)
 
 
-def test_kl_div_of_what_never_happens(check_gradient):
+def test_kl_div_of_zero_probability_labels(check_gradient):
     label = np.array([[0.0, 0.5, 0.5]])
     assert F.kl_div(double(A[:1]), double(label)).numpy() == pytest.approx(
         np.mean(special.xlogy(label, label) - label * A[:1])
@@ -133,7 +133,7 @@ def test_cross_entropy_of_large_logits():
     np.testing.assert_array_equal(loss.numpy(), [0, 1000])
 
 
-def test_a_certain_label_has_a_finite_gradient():
+def test_cross_entropy_of_zero_probability_has_finite_gradient():
     """Probability 0 of the classes that were not meant must not make 0 / 0."""
     pred = Tensor([[1.0, 0.0]])
     with GradManager().attach(pred) as manager:
@@ -141,7 +141,7 @@ def test_a_certain_label_has_a_finite_gradient():
     np.testing.assert_array_equal(pred.grad.numpy(), [[-1, 0]])
 
 
-def test_labels_that_do_not_fit():
+def test_mismatched_label_shapes_and_invalid_norm_raise():
     with pytest.raises(
         AssertionError, match="target ndim must be one less than input ndim; input_ndim=2 target_ndim=2"
     ):
@@ -193,14 +193,14 @@ def test_ctc_loss(blank, flat, check_gradient):
     check_gradient(loss, pred)
 
 
-def test_ctc_loss_says_what_does_not_fit():
+def test_ctc_loss_rejects_mismatched_shapes():
     with pytest.raises(ShapeError, match=r"\(3, 2, 4\).*\(3,\)"):
         F.ctc_loss(double(np.ones((3, 2, 4))), Tensor([3, 3, 3]), Tensor([[1], [1]]), Tensor([1, 1]))
 
 
 @pytest.mark.parametrize("wrong", [3, 7, -1, -100])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_a_label_that_is_no_class_is_refused(wrong: int, dtype: str) -> None:
+def test_out_of_range_label_raises(wrong: int, dtype: str) -> None:
     """Among many, at the end, in both losses, eagerly and from the second call of a trace on."""
     label = np.array([0, 2, 1, wrong])
     for loss in (F.cross_entropy, F.nll_loss):
@@ -214,7 +214,7 @@ def test_a_label_that_is_no_class_is_refused(wrong: int, dtype: str) -> None:
             np.testing.assert_array_equal(function(Tensor(A), Tensor(label % 3, dtype)).numpy(), right)
 
 
-def test_a_refused_label_leaves_the_parameters_alone() -> None:
+def test_out_of_range_label_leaves_parameters_unchanged() -> None:
     weight = Parameter(A.astype(np.float32))
     optimizer = SGD([weight], lr=1.0)
 
@@ -235,17 +235,17 @@ def test_a_refused_label_leaves_the_parameters_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool"])
-def test_labels_are_integers(dtype: str) -> None:
+def test_non_integer_labels_raise(dtype: str) -> None:
     for loss in (F.cross_entropy, F.nll_loss):
         with pytest.raises(ConversionError, match=f"labels are integers, got {dtype}"):
             loss(Tensor(A), Tensor(np.zeros(4), dtype))
 
 
-def test_no_label_at_all() -> None:
+def test_cross_entropy_of_an_empty_batch_is_zero() -> None:
     assert F.cross_entropy(Tensor(A[:0]), Tensor(np.zeros(0), "int32"), reduction="sum").item() == 0
 
 
-def test_ctc_loss_of_a_label_that_does_not_fit_is_finite():
+def test_ctc_loss_of_a_too_long_label_is_finite():
     """Of 2 times, 3 equal classes and (1, 1), which needs 3 times: four ways from the least probability."""
     pred = np.full((2, 2, 3), 1 / 3)
     label, lengths = Tensor([[1, 1], [1, 0]]), Tensor([2, 1])

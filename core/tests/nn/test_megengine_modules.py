@@ -27,7 +27,7 @@ def correlated(x, w):
 @pytest.mark.parametrize(
     ("mode", "numpys"), [("zeros", "constant"), ("reflect", "reflect"), ("replicate", "edge")]
 )
-def test_padding_modes(mode, numpys):
+def test_convolution_padding_modes(mode, numpys):
     layer = M.Conv2d(3, 4, 3, padding=(1, 2), bias=False, padding_mode=mode)
     x = np.pad(X, ((0, 0), (0, 0), (1, 1), (2, 2)), numpys)
     np.testing.assert_allclose(layer(Tensor(X)).numpy(), correlated(x, layer.weight.numpy()), atol=1e-5)
@@ -38,7 +38,7 @@ def test_padding_modes(mode, numpys):
     assert ("padding_mode=" in repr(layer)) == (mode != "zeros")
 
 
-def test_modes_of_convolutions_and_products():
+def test_conv_mode_and_compute_mode_are_validated():
     x = Tensor(X)
     for layer in (M.Conv2d, M.Conv1d, M.ConvTranspose2d):
         assert layer(3, 4, 3, conv_mode="CROSS_CORRELATION", compute_mode="float32").compute_mode == "float32"
@@ -58,13 +58,13 @@ def test_modes_of_convolutions_and_products():
             function(*arguments, compute_mode="half")
 
 
-def test_the_sixth_argument_of_a_transposed_convolution():
+def test_sixth_argument_of_conv_transpose2d_is_output_padding():
     layer = M.ConvTranspose2d(3, 4, 3, 2, 1, 1)
     assert (layer.output_padding, layer.dilation) == ((1, 1), (1, 1))
     assert layer(Tensor(X)).shape == (2, 4, 10, 12)
 
 
-def test_layers_from_before_they_had_modes():
+def test_pickles_of_layers_without_mode_attributes_load():
     """A pickle of a layer holds its attributes, which may be those of an older one."""
     for layer in (M.Conv2d(3, 4, 3), M.Linear(6, 4), M.Embedding(3, 2)):
         for name in ("conv_mode", "compute_mode", "padding_mode", "freeze"):
@@ -78,7 +78,7 @@ def test_layers_from_before_they_had_modes():
 # embeddings
 
 
-def test_embedding_of_given_vectors():
+def test_embedding_initial_weight_and_from_pretrained():
     vectors = np.arange(6.0, dtype=np.float32).reshape(3, 2)
     layer = M.Embedding(3, 2, initial_weight=Parameter(vectors))
     assert layer(Tensor([2, 0])).tolist() == [[4, 5], [0, 1]]
@@ -93,7 +93,7 @@ def test_embedding_of_given_vectors():
     assert vectors[1].tolist() == [2, 3]
 
 
-def test_embedding_of_an_array():
+def test_embedding_copies_a_numpy_initial_weight():
     vectors = np.arange(6.0, dtype=np.float32).reshape(3, 2)
     for layer in (M.Embedding(3, 2, initial_weight=vectors), M.Embedding.from_pretrained(vectors)):
         assert layer(Tensor([2, 0])).tolist() == [[4, 5], [0, 1]]
@@ -105,7 +105,7 @@ def test_embedding_of_an_array():
         M.Embedding(3, 2, initial_weight=np.zeros((2, 2)))
 
 
-def test_embeddings_that_cannot_be():
+def test_embedding_rejects_invalid_arguments():
     with pytest.raises(ShapeError, match=r"a weight of shape \(2, 2\) is not of \(3, 2\)"):
         M.Embedding(3, 2, initial_weight=Parameter(np.zeros((2, 2))))
     with pytest.raises(ShapeError, match=r"from_pretrained: \(3,\) is not \(number, length\)"):
@@ -125,7 +125,7 @@ def one_step(layer):
     optimizer.step()
 
 
-def test_a_frozen_batch_norm_does_not_learn():
+def test_frozen_batch_norm_does_not_learn():
     layer, free = M.BatchNorm2d(3, freeze=True), M.BatchNorm2d(3)
     one_step(layer)
     one_step(free)
@@ -138,7 +138,7 @@ def test_a_frozen_batch_norm_does_not_learn():
     np.testing.assert_allclose(x.grad.numpy(), np.full(X.shape, 1 / math.sqrt(1 + 1e-5)), rtol=1e-6)
 
 
-def test_statistics_are_no_longer_tracked():
+def test_track_running_stats_can_be_switched_off_and_on():
     layer = M.BatchNorm2d(3)
     layer(Tensor(X))
     mean = layer.running_mean.numpy()
@@ -161,7 +161,7 @@ def test_statistics_are_no_longer_tracked():
 # initial values
 
 
-def test_fans_of_rows():
+def test_fan_of_conv1d_weights():
     weight = M.Conv1d(2, 3, 5).weight
     assert init.calculate_fan_in_and_fan_out(weight) == (10, 15)
     assert init.calculate_correct_fan(weight, "FAN_OUT") == 15
@@ -188,7 +188,7 @@ class Tree(M.Module):
         return x
 
 
-def test_the_text_of_a_module_has_its_own_order():
+def test_repr_shows_submodules_in_definition_order():
     """That of definition; a layer that stands in two places is shown in both."""
     assert repr(Tree()) == (
         "Tree(\n"
@@ -206,7 +206,7 @@ def test_the_text_of_a_module_has_its_own_order():
     assert repr(inside_itself) == "Sequential(\n  (0): ReLU()\n  (parent): ...\n)"
 
 
-def test_modules_with_their_parents():
+def test_named_modules_with_parents():
     tree = Tree()
     relu, sigmoid = tree.stem, tree.again[1]["x"]
     assert list(tree.named_modules("net", with_parent=True)) == [
@@ -220,13 +220,13 @@ def test_modules_with_their_parents():
     assert next(tree.modules()) is tree and next(tree.modules(with_parent=True)) == (tree, None)
 
 
-def test_the_fourth_argument_of_a_recurrent_layer_is_its_bias():
+def test_fourth_argument_of_a_recurrent_layer_is_bias():
     layer = M.RNN(3, 4, 2, False, True, nonlinearity="relu")
     assert all(cell.bias_ih is None for cell in layer.cells) and layer.batch_first
     assert layer(Tensor(np.ones((2, 5, 3))))[0].shape == (2, 5, 4)
 
 
-def test_pools_keep_their_sizes_as_they_were_given():
+def test_pooling_repr_shows_sizes_as_given():
     layer = M.MaxPool2d(kernel_size=2, padding=(0, 1))
     assert repr(layer) == "MaxPool2d(kernel_size=2, stride=2, padding=(0, 1))"
     assert layer(Tensor(X)).shape == (2, 3, 2, 4)

@@ -44,7 +44,7 @@ class Net(Module):
 NAMES = ["shared.weight", "a", "blocks.0.weight", "blocks.1.x.weight", "blocks.1.w.0"]
 
 
-def test_names_are_dotted_and_given_once_in_order_of_definition():
+def test_named_iterators_yield_dotted_names_once_in_order():
     net = Net()
     assert [n for n, _ in net.named_parameters()] == NAMES
     assert [n for n, _ in net.named_buffers()] == ["shared.count", "blocks.0.count", "blocks.1.x.count"]
@@ -59,21 +59,21 @@ def test_names_are_dotted_and_given_once_in_order_of_definition():
     assert len(list(net.children())) == len(list(net.buffers())) == 3
 
 
-def test_a_module_inside_itself_is_visited_once():
+def test_recursive_module_is_visited_once():
     net = Net()
     net.z.parent = net
     assert [n for n, _ in net.named_parameters()] == NAMES
     assert [n for n, _ in net.named_modules()] == ["", "shared", "blocks.0", "blocks.1.x"]
 
 
-def test_dict_keys_of_tensors_are_strings():
+def test_non_string_dict_keys_of_tensors_raise():
     net = Net()
     net.table[2] = Tensor([1.0])
     with pytest.raises(AssertionError, match="keys for Tensor and Module must be str, error key: 2"):
         list(net.parameters())
 
 
-def test_modules_before_init():
+def test_assigning_a_module_before_init_raises():
     class Early(Module):
         def __init__(self):
             self.inner = Inner()
@@ -96,11 +96,11 @@ def test_train_eval_and_apply():
     assert seen == list(net.modules())
 
 
-def test_call_passes_arguments_on():
+def test_call_forwards_its_arguments():
     np.testing.assert_array_equal(Net()(Tensor([1.0, 1.0]), scale=3).numpy(), [3, 6])
 
 
-def test_hooks():
+def test_forward_hooks():
     inner, x = Inner(), Tensor([1.0, 1.0])
     seen = []
     spy = inner.register_forward_hook(lambda m, i, o: seen.append((m is inner, i[0].tolist(), o.tolist())))
@@ -151,7 +151,7 @@ def test_state_dict_round_trip():
     assert next(iter(net.state_dict(prefix="p"))) == "p.a"
 
 
-def test_norms_are_flat_in_a_state_dict():
+def test_norm_parameters_are_flat_in_a_state_dict():
     net = M.Sequential(M.BatchNorm2d(3), M.LayerNorm((2, 2)))
     shapes = {name: array.shape for name, array in net.state_dict().items()}
     assert set(shapes.values()) == {(3,), (4,)}
@@ -179,7 +179,7 @@ def test_load_state_dict_is_strict_and_all_or_nothing():
     assert net.a.item() == 6
 
 
-def test_load_state_dict_by_a_function():
+def test_load_state_dict_accepts_a_function():
     net = Net()
     net.load_state_dict(lambda name, tensor: np.full(tensor.shape, 9.0) if name.endswith("weight") else None)
     assert net.a.item() == 5

@@ -57,7 +57,7 @@ def test_conv2d_bias_and_groups():
     "name, axes",
     [("conv1d", 1), ("conv2d", 2), ("conv3d", 3), ("conv_transpose2d", 2), ("conv_transpose3d", 3)],
 )
-def test_weights_with_an_axis_of_groups(name, axes):
+def test_grouped_convolution_accepts_weight_with_group_axis(name, axes):
     convolve = getattr(F, name)
     x = double(normal(2, 4, *(4,) * axes))
     weight = normal(2, 2, 2, *(2,) * axes)
@@ -148,7 +148,7 @@ def test_batch_norm_returns_statistics_when_not_in_place():
         F.batch_norm(double(x))
 
 
-def test_batch_norm_in_a_trace_moves_its_statistics():
+def test_traced_batch_norm_updates_running_statistics():
     mean, var = double(np.zeros(2)), double(np.ones(2))
     step = trace(lambda x: F.batch_norm(x, mean, var, training=True))
     want = np.zeros(2)
@@ -211,12 +211,12 @@ def test_softmax(axis, check_gradient):
 
 
 @pytest.mark.parametrize("shape, axis", [((), ()), ((3,), 0), ((3, 4), 1), ((2, 3, 4), 0), ((2, 3, 4, 5), 1)])
-def test_the_axis_of_softmax(shape, axis):
+def test_default_axis_of_softmax(shape, axis):
     x = normal(*shape)
     close(F.softmax(double(x)), special.softmax(x, axis))
 
 
-def test_extreme_logits():
+def test_softmax_and_logsumexp_of_extreme_logits():
     x = np.array([[1e4, 0, -1e4], [-np.inf, 0, 1], [-np.inf] * 3, [np.inf, 0, 1], [np.nan, 0, 1]])
     with np.errstate(invalid="ignore"):
         want = np.logaddexp.reduce(x, axis=1)
@@ -268,7 +268,7 @@ def test_attention(case, check_gradient):
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_a_query_that_sees_nothing_gets_zeros(is_causal, check_gradient):
+def test_fully_masked_query_gets_zeros(is_causal, check_gradient):
     """As PyTorch has it; the gradients of all are finite."""
     q, k, v = normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 3)
     mask = np.ones((3, 3), bool)

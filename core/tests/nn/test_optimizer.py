@@ -158,7 +158,7 @@ IDS = [f"{c.__name__}-{'-'.join(o)}" for c, _, o in CASES]
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 2e-6)])
 @pytest.mark.parametrize(("optimizer", "rule", "options"), CASES, ids=IDS)
-def test_the_published_rule(optimizer, rule, options, dtype, tolerance):
+def test_updates_match_the_published_rule(optimizer, rule, options, dtype, tolerance):
     """float64 is limited by the hyper-parameters, which are float32 inside a step."""
     starts = [RNG.normal(size=(3, 2)), RNG.normal(size=4)]
     params = [Parameter(s, dtype=dtype) for s in starts]
@@ -184,7 +184,7 @@ def test_adam_corrects_its_bias_in_full_precision():
     np.testing.assert_allclose(p.numpy(), [-1, 1, -1], rtol=5e-7)
 
 
-def test_lamb_of_a_zero_parameter_moves():
+def test_lamb_updates_a_zero_parameter():
     p = Parameter(np.zeros(3))
     p.grad = Tensor([1.0, -2.0, 5.0])
     LAMB(p, lr=0.1, always_adapt=True).step()
@@ -204,7 +204,7 @@ def test_half_parameters_are_updated_in_float32(dtype):
 
 
 @pytest.mark.parametrize(("optimizer", "options"), [(c, o) for c, _, o in CASES], ids=IDS)
-def test_a_quadratic_bowl_is_descended(optimizer, options):
+def test_optimizers_reduce_a_quadratic_loss(optimizer, options):
     p = Parameter([1.0, -2.0, 3.0])
     opt, gm = optimizer(p, **options), GradManager().attach(p)
     losses = []
@@ -219,7 +219,7 @@ def test_a_quadratic_bowl_is_descended(optimizer, options):
     assert p._tape is None
 
 
-def test_parameters_without_a_gradient_stay():
+def test_parameters_without_gradient_are_not_updated():
     p, q = Parameter([1.0]), Parameter([2.0])
     opt = Adam([p, q], lr=0.1, weight_decay=0.5)
     p.grad = Tensor([1.0])
@@ -229,7 +229,7 @@ def test_parameters_without_a_gradient_stay():
     assert opt.state_dict()["state"][1]["step"] == 0
 
 
-def test_the_identity_of_a_parameter_stays():
+def test_step_keeps_parameter_identity():
     p = Parameter([1.0])
     p.grad = Tensor([1.0])
     opt = SGD(p, lr=0.5)
@@ -238,7 +238,7 @@ def test_the_identity_of_a_parameter_stays():
     assert p.item() == 0.5
 
 
-def test_groups_and_changes_between_steps():
+def test_parameter_groups_can_change_between_steps():
     p, q = Parameter([1.0]), Parameter([1.0])
     opt = SGD([{"params": p, "lr": 0.5}, {"params": [q], "weight_decay": 1.0}], lr=0.25)
     p.grad, q.grad = Tensor([1.0]), Tensor([1.0])
@@ -276,7 +276,7 @@ def test_groups_and_changes_between_steps():
         (lambda p: Adadelta(p, rho=2), ValueError, "invalid rho"),
     ],
 )
-def test_mistakes(make, error, text):
+def test_invalid_arguments_raise(make, error, text):
     with pytest.raises(error, match=text):
         make(Parameter([1.0]))
 
@@ -286,7 +286,7 @@ def test_mistakes(make, error, text):
 
 @pytest.mark.parametrize("keep_var", [False, True])
 @pytest.mark.parametrize(("optimizer", "options"), [(c, o) for c, _, o in CASES], ids=IDS)
-def test_a_loaded_optimizer_goes_on_the_same_way(optimizer, options, keep_var):
+def test_loaded_optimizer_continues_identically(optimizer, options, keep_var):
     def run(opt, params, count):
         random = np.random.default_rng(count)
         for _ in range(count):
@@ -308,7 +308,7 @@ def test_a_loaded_optimizer_goes_on_the_same_way(optimizer, options, keep_var):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
-def test_state_dict_holds_plain_data():
+def test_state_dict_contains_plain_data():
     p = Parameter([1.0, 2.0])
     state = SGD(p, lr=0.1, momentum=0.9).state_dict()
     group = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.0, "nesterov": False, "params": [0]}
@@ -316,7 +316,7 @@ def test_state_dict_holds_plain_data():
     assert type(state["state"][0]["momentum_buffer"]) is np.ndarray
 
 
-def test_states_that_do_not_fit():
+def test_load_state_dict_rejects_mismatched_state():
     p, q = Parameter([1.0]), Parameter([1.0, 2.0])
     opt = Adam([p], lr=0.1)
     good = opt.state_dict()
@@ -353,7 +353,7 @@ def test_multi_step_lr():
     assert opt.param_groups[0]["lr"] == 0.1
 
 
-def test_schedule_mistakes():
+def test_invalid_schedules_raise():
     opt = SGD(Parameter([1.0]), lr=1.0)
     with pytest.raises(ValueError, match="list of increasing integers"):
         MultiStepLR(opt, [3, 1])
@@ -387,7 +387,7 @@ def test_clip_grad_value():
     np.testing.assert_array_equal(grad.numpy(), [-1, -0.5, 0.5, 2])
 
 
-def test_nothing_to_clip():
+def test_clipping_without_gradients_does_nothing():
     assert clip_grad_norm([Parameter([1.0])], 1.0).item() == 0
     clip_grad_value(Parameter([1.0]), 0, 1)
 
@@ -396,7 +396,7 @@ def test_nothing_to_clip():
 
 
 @pytest.mark.parametrize(("optimizer", "options"), [(c, o) for c, _, o in CASES], ids=IDS)
-def test_a_compiled_step_follows_changed_hyper_parameters(optimizer, options, monkeypatch):
+def test_traced_step_uses_changed_hyperparameters(optimizer, options, monkeypatch):
     """Steps are counted and the learning rate is read at every call, compiled or not."""
     monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
 
@@ -420,7 +420,7 @@ def test_a_compiled_step_follows_changed_hyper_parameters(optimizer, options, mo
     np.testing.assert_allclose(run(trace), run(lambda function: function), rtol=2e-6, atol=1e-7)
 
 
-def test_weight_decay_may_begin_in_a_compiled_step(monkeypatch):
+def test_weight_decay_can_be_enabled_in_a_traced_step(monkeypatch):
     monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
     p = Parameter([1.0])
     opt = SGD(p, lr=0.5)

@@ -57,7 +57,7 @@ def rates(optimizer: Any) -> list[float]:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedule_is_torchs(name: str) -> None:
+def test_schedules_match_torch(name: str) -> None:
     mine, other = optimizers()
     schedule, judge = SCHEDULES[name](ours, mine), SCHEDULES[name](theirs, other)
     for _ in range(19):
@@ -67,7 +67,7 @@ def test_a_schedule_is_torchs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "lambda"])
-def test_a_schedule_goes_on_from_its_state(name: str) -> None:
+def test_schedule_resumes_from_its_state_dict(name: str) -> None:
     first, second = optimizers()[0], optimizers()[0]
     schedule, later = SCHEDULES[name](ours, first), SCHEDULES[name](ours, second)
     for _ in range(5):
@@ -83,7 +83,7 @@ def test_a_schedule_goes_on_from_its_state(name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("threshold_mode", ["rel", "abs"])
-def test_a_plateau_is_torchs(mode: str, threshold_mode: str) -> None:
+def test_reduce_lr_on_plateau_matches_torch(mode: str, threshold_mode: str) -> None:
     options = {"mode": mode, "factor": 0.5, "patience": 2, "threshold": 0.05, "cooldown": 1, "min_lr": 0.02}
     mine, other = optimizers()
     schedule = ours.ReduceLROnPlateau(mine, threshold_mode=threshold_mode, **options)
@@ -111,7 +111,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_makes_no_schedule_is_refused(text: str) -> None:
+def test_invalid_schedule_arguments_raise(text: str) -> None:
     with pytest.raises(ValueError, match=text.removesuffix(" in all")):
         REFUSED[text](optimizers()[0])
 
@@ -126,7 +126,7 @@ RULES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "options"), RULES)
-def test_an_optimizer_is_torchs(name: str, options: dict[str, Any]) -> None:
+def test_optimizers_match_torch(name: str, options: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     start = rng.normal(size=(3, 2))
     mine, other = Parameter(start, dtype="float64"), torch.nn.Parameter(torch.tensor(start))

@@ -107,7 +107,7 @@ def agree(got: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_give_the_same(name: str) -> None:
+def test_layers_with_loaded_weights_match_torch(name: str) -> None:
     make_theirs, make_ours, x = LAYERS[name]
     theirs, ours = make_theirs(), make_ours()
     state = random_state(theirs)
@@ -170,7 +170,7 @@ class Theirs(T.Module):
         return self.alpha(self.back(self.classify(self.embed(x.mean((2, 3))))))
 
 
-def test_a_whole_net_and_the_order_of_its_parameters() -> None:
+def test_whole_network_loads_and_parameters_have_torch_order() -> None:
     theirs, ours = Theirs(), Net()
     load_torch_state_dict(ours, random_state(theirs))
     x = array(2, 3, 8, 8)
@@ -180,14 +180,14 @@ def test_a_whole_net_and_the_order_of_its_parameters() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_values_are_converted(dtype: str) -> None:
+def test_loaded_values_are_converted_to_float32(dtype: str) -> None:
     theirs, ours = T.Linear(3, 4).to(getattr(torch, dtype)), M.Linear(3, 4)
     load_torch_state_dict(ours, dict(theirs.named_parameters()))  # which want gradients
     np.testing.assert_array_equal(ours.weight.numpy(), theirs.weight.detach().float().numpy())
     assert ours.weight.dtype == np.float32
 
 
-def test_safetensors_files(tmp_path: Path) -> None:
+def test_weights_load_from_safetensors_files(tmp_path: Path) -> None:
     save = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
     theirs, ours = T.LSTM(3, 5).bfloat16(), M.LSTM(3, 5)
     save.save_file(theirs.state_dict(), tmp_path / "model.safetensors")
@@ -198,7 +198,7 @@ def test_safetensors_files(tmp_path: Path) -> None:
         load_torch_state_dict(ours, "model.pt")
 
 
-def test_every_difference_is_told_at_once_and_nothing_changes() -> None:
+def test_all_mismatches_are_reported_at_once_and_nothing_changes() -> None:
     ours = M.Sequential(M.Linear(3, 4), M.BatchNorm1d(4))
     before = ours.state_dict()
     state = T.Sequential(T.Linear(3, 4), T.BatchNorm1d(5)).state_dict()
@@ -218,7 +218,7 @@ def test_every_difference_is_told_at_once_and_nothing_changes() -> None:
     assert (ours[0].weight.numpy() == 1).all()
 
 
-def test_what_is_no_state_dict() -> None:
+def test_invalid_state_dict_raises() -> None:
     ours = M.Linear(3, 4)
     with pytest.raises(TypeError, match=r"got Linear; give its state_dict\(\)"):
         load_torch_state_dict(ours, T.Linear(3, 4))  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ def test_what_is_no_state_dict() -> None:
         load_torch_state_dict(ours, {"weight": np.ones((4, 3)), "bias": "zeros"})
 
 
-def test_a_layer_of_ones_own() -> None:
+def test_custom_layer_can_register_its_entries() -> None:
     class Scale(M.Module):
         def __init__(self):
             super().__init__()
@@ -247,6 +247,6 @@ def test_a_layer_of_ones_own() -> None:
     np.testing.assert_array_equal(net[0].factor.numpy(), [[3], [4]])
 
 
-def test_the_core_does_not_import_torch() -> None:
+def test_core_does_not_import_torch() -> None:
     script = "import sys, mgb; mgb.utils.load_torch_state_dict; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "False"

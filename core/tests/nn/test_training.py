@@ -107,7 +107,7 @@ def test_every_mode_takes_the_same_steps(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_the_learning_rate_stays_live(mode: dict) -> None:
+def test_learning_rate_stays_live(mode: dict) -> None:
     def schedule(number: int, opt) -> None:
         opt.param_groups[0]["lr"] = 0.1 / (number + 1)
 
@@ -126,7 +126,7 @@ def test_dropout_draws_the_same_numbers(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_random_numbers_go_on_from_call_to_call(mode: dict) -> None:
+def test_random_state_advances_from_call_to_call(mode: dict) -> None:
     @trace(**mode)
     def draw():
         return mgb.random.uniform(size=(5,)), mgb.random.normal(size=(3,))
@@ -140,7 +140,7 @@ def test_random_numbers_go_on_from_call_to_call(mode: dict) -> None:
     assert not np.allclose(traced[0][0], traced[1][0])
 
 
-def test_a_new_batch_size_needs_no_new_record() -> None:
+def test_new_batch_size_needs_no_retrace() -> None:
     mgb.random.seed(0)
     model = Net()
     manager = GradManager().attach(model.parameters())
@@ -162,7 +162,7 @@ def test_a_new_batch_size_needs_no_new_record() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_gradients_left_in_grad_and_callbacks(mode: dict) -> None:
+def test_grad_is_stored_and_callbacks_are_applied(mode: dict) -> None:
     weight = mgb.Parameter(np.array([1.0, -2.0, 3.0], np.float32))
     manager = GradManager().attach(weight, callbacks=lambda w, g: g * 2)
 
@@ -201,7 +201,7 @@ def test_second_derivatives(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_function_with_its_own_gradient(mode: dict) -> None:
+def test_custom_function_gradient(mode: dict) -> None:
     class Clip(Function):
         def forward(self, x):
             self.mask = F.abs(x) < 1
@@ -224,7 +224,7 @@ def test_a_function_with_its_own_gradient(mode: dict) -> None:
         np.testing.assert_allclose(backward(tensor(factor)).numpy(), [10 * factor, 0, 10 * factor])
 
 
-def test_a_traced_forward_under_an_outer_tape() -> None:
+def test_traced_forward_under_an_outer_tape() -> None:
     """Only the forward pass is traced; the tape outside sees every op of it."""
     weight = mgb.Parameter(np.array([1.0, 2.0], np.float32))
     manager = GradManager().attach(weight)
@@ -264,7 +264,7 @@ def test_eval_and_train_are_separate_traces() -> None:
 
 
 @pytest.mark.parametrize("mode", [{"without_host": True}, {"without_host": True, "symbolic": True}], ids=str)
-def test_a_compiled_backward_adds_to_the_gradient_that_it_finds(mode: dict) -> None:
+def test_compiled_backward_accumulates_into_the_existing_grad(mode: dict) -> None:
     """Micro-batches: calls add up until the gradient is cleared, or replaced by another Tensor, outside."""
 
     def run(wrap) -> list[float]:
@@ -291,7 +291,7 @@ def test_a_compiled_backward_adds_to_the_gradient_that_it_finds(mode: dict) -> N
     assert run(trace(**mode)) == run(lambda function: function) == [0, 1, 2, 5, 9, 5, 11, 107, 8]
 
 
-def test_a_gradient_cleared_in_the_body_is_none_after_every_call() -> None:
+def test_grad_cleared_in_the_body_is_none_after_every_call() -> None:
     weight = Parameter([2.0])
     manager = GradManager().attach(weight)
 
@@ -311,7 +311,7 @@ def test_a_gradient_cleared_in_the_body_is_none_after_every_call() -> None:
     assert step.stats()["body_runs"] == 1
 
 
-def test_without_host_sees_a_module_that_has_changed() -> None:
+def test_without_host_detects_a_changed_module() -> None:
     mgb.random.seed(2)
     layer, drop = M.Linear(3, 2), M.Dropout(0.5)
     traced = trace(lambda x: drop(layer(x)), without_host=True)
@@ -333,7 +333,7 @@ def test_without_host_sees_a_module_that_has_changed() -> None:
 
 
 @pytest.mark.parametrize("reads", [False, True])
-def test_a_mode_that_is_switched_back_and_forth_in_a_body_that_runs(reads: bool) -> None:
+def test_switching_train_and_eval_with_side_effects_matches_eager(reads: bool) -> None:
     def losses(wrap) -> list[float]:
         mgb.random.seed(3)
         model, kept = M.Sequential(M.Linear(6, 8), M.ReLU(), M.Dropout(0.5), M.Linear(8, 3)), []

@@ -60,7 +60,7 @@ def assert_alike(got: Life, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_eager_program_moves_further_than_the_tolerance(name: str) -> None:
+def test_eager_training_moves_further_than_the_tolerance(name: str) -> None:
     made, life = PROGRAMS[name](), eager(name)
     start = [t.numpy().astype(np.float64) for t in made.state]
     moves = [np.abs(a - b).max() for a, b in zip(values(life)[len(life.losses) :], start, strict=True)]
@@ -70,7 +70,7 @@ def test_an_eager_program_moves_further_than_the_tolerance(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_traced_program_trains_as_it_does_eagerly_and_leaves_out_its_body(name: str) -> None:
+def test_traced_training_matches_eager_and_skips_the_body(name: str) -> None:
     traced = []
 
     def wrap(step: Any) -> Any:
@@ -90,9 +90,7 @@ def test_a_traced_program_trains_as_it_does_eagerly_and_leaves_out_its_body(name
 
 @pytest.mark.parametrize("name", ["mlp_with_adam", "policy_gradient", "several_tasks_from_a_configuration"])
 @pytest.mark.parametrize("asks", ["option", "variable"])
-def test_a_body_that_is_to_run_runs_at_every_call(
-    monkeypatch: pytest.MonkeyPatch, name: str, asks: str
-) -> None:
+def test_run_body_runs_the_body_at_every_call(monkeypatch: pytest.MonkeyPatch, name: str, asks: str) -> None:
     if asks == "variable":
         monkeypatch.setenv("MGB_RUN_BODY", "1")
     options = {"run_body": True} if asks == "option" else {}
@@ -104,7 +102,7 @@ def test_a_body_that_is_to_run_runs_at_every_call(
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["c", "cpu_llvm", "cpu_numba", "mlir", "halide", "xla"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_it_does_so_with_each_backend(name: str, backend: str) -> None:
+def test_traced_training_matches_eager_on_each_backend(name: str, backend: str) -> None:
     try:
         plugins.choose_backend("cpu", backend)
     except BackendError as error:

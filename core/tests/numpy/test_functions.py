@@ -215,7 +215,7 @@ FURTHER: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("row", FURTHER, ids=lambda row: row[0].__name__)
-def test_further_calls(row: Any) -> None:
+def test_more_function_calls_match_numpy(row: Any) -> None:
     function, args, kwargs = row
     given = tuple(tensors(a) for a in args), {name: tensors(v) for name, v in kwargs.items()}
     compare(function(*given[0], **given[1]), function(*args, **kwargs))
@@ -240,7 +240,7 @@ UFUNCS: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "name"), UFUNCS, ids=[name for _, name in UFUNCS])
-def test_what_ufuncs_and_python_bring(call: Callable[[Any], Any], name: str) -> None:
+def test_ufunc_methods_and_divmod_match_numpy(call: Callable[[Any], Any], name: str) -> None:
     compare(call(Tensor(X)), call(X))
 
 
@@ -271,7 +271,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_methods(name: str) -> None:
+def test_methods_match_numpy(name: str) -> None:
     compare(METHODS[name](Tensor(X)), METHODS[name](X))
 
 
@@ -280,13 +280,13 @@ def test_nbytes() -> None:
     assert Tensor(X, "float16").nbytes == X.nbytes // 2
 
 
-def test_an_ambiguous_truth_value_names_methods_that_exist() -> None:
+def test_ambiguous_truth_value_error_suggests_any_and_all() -> None:
     with pytest.raises(ValueError, match=r"a\.any\(\) or a\.all\(\)"):
         bool(Tensor(X))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
-def test_bools_meet_integers_bit_by_bit(dtype: str) -> None:
+def test_bitwise_ops_of_bools_and_integers_match_numpy(dtype: str) -> None:
     flags, numbers = np.array([True, False, True]), np.array([5, 6, 8], dtype)
     for operator in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
         for a, b in ((flags, numbers), (numbers, flags)):
@@ -295,19 +295,19 @@ def test_bools_meet_integers_bit_by_bit(dtype: str) -> None:
             compare(got, operator(a, b))
 
 
-def test_round_of_python() -> None:
+def test_builtin_round() -> None:
     compare(round(Tensor(X)), np.round(X))
     compare(round(Tensor(X), 1), np.round(X, 1))
 
 
-def test_a_copy_is_another_tensor() -> None:
+def test_copy_is_independent() -> None:
     t = Tensor(X)
     other = t.copy()
     other += 1
     np.testing.assert_array_equal(t.numpy(), X)
 
 
-def test_arguments_are_those_of_numpy() -> None:
+def test_signatures_match_numpy() -> None:
     """By position the same ones; any other way, an argument would be taken for another one."""
     keywords = {"optimize", "constant_values"}  # NumPy has them in **kwargs
     for function, served in FUNCTIONS.items():
@@ -322,7 +322,7 @@ def test_arguments_are_those_of_numpy() -> None:
 
 
 @pytest.mark.parametrize("name", ["sum", "clip", "stack", "where", "argmax"])
-def test_mgb_alone_is_enough(name: str) -> None:
+def test_importing_mgb_alone_enables_numpy_functions(name: str) -> None:
     call = {
         "clip": "np.clip(t, 0, 2)", "stack": "np.stack([t, t])", "where": "np.where(t > 1, t, t)"
     }.get(name, f"np.{name}(t); t.argmax(); t.std()")  # fmt: skip
@@ -330,7 +330,7 @@ def test_mgb_alone_is_enough(name: str) -> None:
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "True"
 
 
-def test_the_extreme_of_nothing_is_refused() -> None:
+def test_extremes_of_an_empty_array_raise() -> None:
     for call in (F.max, F.min, np.max, Tensor.max, lambda x: x.min(0), lambda x: np.median(x)):
         with pytest.raises(ShapeError, match="of nothing"):
             call(Tensor(NONE))
@@ -338,7 +338,7 @@ def test_the_extreme_of_nothing_is_refused() -> None:
     assert not F.any(Tensor(NONE)).item()
 
 
-def test_equations_that_do_not_fit() -> None:
+def test_einsum_rejects_mismatched_operands() -> None:
     with pytest.raises(EquationError, match="2 operands, not 1"):
         F.einsum("ij,jk", Tensor(X))
     with pytest.raises(EquationError, match="does not name the 2 axes"):
@@ -372,7 +372,7 @@ def test_gradients(name: str, check_gradient: Callable[..., None]) -> None:
     check_gradient(DIFFERENTIABLE[name], X.astype(np.float64))
 
 
-def test_they_are_traced() -> None:
+def test_traced_functions_match_numpy() -> None:
     @trace
     def statistics(x: Tensor) -> tuple[Tensor, ...]:
         return np.median(x, 0), np.cumprod(x, 1), np.unique(np.floor(x)), x.argmax(1), x.std()
@@ -383,14 +383,14 @@ def test_they_are_traced() -> None:
         compare(statistics(Tensor(array)), want)
 
 
-def test_every_function_is_tried() -> None:
+def test_every_function_is_covered() -> None:
     beside = {function for function in FUNCTIONS if function.__module__ in ("numpy.linalg", "numpy.fft")}
     beside |= {function for function, *_ in (*SMOOTH, *OTHERS, *NAMESPACE, *WRITES, *ANSWERS)} | {*FILES}
     assert set(FUNCTIONS) <= beside | set(CALLS) | {function for function, *_ in FURTHER}
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda f: f.__name__)
-def test_functions(function: Callable[..., Any]) -> None:
+def test_functions_match_numpy(function: Callable[..., Any]) -> None:
     args, kwargs = CALLS[function]
     got, want = function(*(tensors(a) for a in args), **kwargs), function(*args, **kwargs)
     parts = zip(got, want, strict=True) if isinstance(want, list | tuple) else [(got, want)]
@@ -399,13 +399,13 @@ def test_functions(function: Callable[..., Any]) -> None:
         np.testing.assert_allclose(g.numpy() if isinstance(g, Tensor) else g, w, rtol=1e-5)
 
 
-def test_norms_of_matrices() -> None:
+def test_matrix_norms_match_numpy() -> None:
     for ord in (None, "fro"):
         np.testing.assert_allclose(np.linalg.norm(Tensor(X), ord).item(), np.linalg.norm(X, ord), rtol=1e-6)
         compare(np.linalg.norm(Tensor(CUBE), ord, axis=(0, 2)), np.linalg.norm(CUBE, ord, axis=(0, 2)))
 
 
-def test_integers_are_not_computed_in_their_own_size() -> None:
+def test_integer_average_and_round_do_not_lose_precision() -> None:
     values, weights = np.array([100, 50], np.int8), np.array([100, 30], np.int8)
     got = np.average(Tensor(values), weights=Tensor(weights)).item()
     np.testing.assert_allclose(got, np.average(values, weights=weights), rtol=1e-6)
@@ -416,12 +416,12 @@ def test_integers_are_not_computed_in_their_own_size() -> None:
         np.testing.assert_array_equal(got.numpy(), np.round(large, decimals))
 
 
-def test_without_an_axis_arrays_are_joined_flat() -> None:
+def test_concatenate_without_axis_flattens() -> None:
     got = np.concatenate([Tensor(X), Y, Tensor(CUBE)], axis=None)
     np.testing.assert_array_equal(got.numpy(), np.concatenate([X, Y, CUBE], axis=None))
 
 
-def test_a_sum_of_no_bools_begins_from_a_number() -> None:
+def test_sum_of_empty_bools_starts_at_initial() -> None:
     got = np.sum(Tensor(np.zeros(0, bool)), initial=3)
     assert (got.item(), got.dtype) == (3, np.int64)
     assert F.cumsum(Tensor([True, True, False]), 0).tolist() == [1, 2, 2]
@@ -432,21 +432,21 @@ def test_a_sum_of_no_bools_begins_from_a_number() -> None:
 
 @pytest.mark.parametrize("low", [-1.0, 0.0, 2.0, np.nan, -np.inf, np.array([2.0, 0.0, np.nan, 1.0, 5.0])])
 @pytest.mark.parametrize("high", [-1.0, 0.0, 1.0, np.nan, np.inf, np.array([1.0, 3.0, 1.0, np.nan, 4.0])])
-def test_bounds_that_cross_or_are_none(low: Any, high: Any) -> None:
+def test_clip_with_crossed_or_nan_bounds_matches_numpy(low: Any, high: Any) -> None:
     x = np.array([-3.0, 0.5, 7.0, np.nan, np.inf])
     for function in (np.clip, trace(np.clip)):
         got = function(Tensor(x), *(b if np.ndim(b) == 0 else Tensor(b) for b in (low, high)))
         np.testing.assert_array_equal(got.numpy(), np.clip(x, low, high))
 
 
-def test_methods_compute_in_a_dtype() -> None:
+def test_reduction_methods_accept_dtype() -> None:
     for name in ("sum", "prod", "mean"):
         got, want = (getattr(t, name)(axis=1, dtype="float64") for t in (Tensor(WHOLE), WHOLE))
         assert got.dtype == np.float64
         np.testing.assert_allclose(got.numpy(), want)
 
 
-def test_bad_equations_and_borders() -> None:
+def test_einsum_and_pad_reject_invalid_arguments() -> None:
     with pytest.raises(TypeError, match="the equation comes first"):
         F.einsum(Tensor(X), [0, 1], Tensor(X[0]), [1])  # type: ignore[arg-type]
     for equation in ("i1->i", "......ij->ij", "ij->.i"):

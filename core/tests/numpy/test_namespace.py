@@ -40,7 +40,7 @@ def called(call: Call) -> tuple[Any, Any]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0].__name__)
-def test_calls(call: Call) -> None:
+def test_calls_match_numpy(call: Call) -> None:
     got, want = called(call)
     if call[0] in (np.roots, np.unique_values):  # in any order
         got, want = np.sort_complex(got), np.sort_complex(want)
@@ -48,7 +48,7 @@ def test_calls(call: Call) -> None:
 
 
 @pytest.mark.parametrize("call", WRITES, ids=lambda call: call[0].__name__)
-def test_writes(call: Call) -> None:
+def test_in_place_functions_match_numpy(call: Call) -> None:
     function, args, kwargs = call
     target, wanted = Tensor(X, "float64"), X.copy()
     before = target
@@ -59,7 +59,7 @@ def test_writes(call: Call) -> None:
 
 
 @pytest.mark.parametrize("call", ANSWERS, ids=lambda call: call[0].__name__)
-def test_answers(call: Call) -> None:
+def test_functions_with_non_tensor_results_match_numpy(call: Call) -> None:
     function, args, kwargs = call
     if function is np.result_type:  # integers and float32 meet in float32
         assert function(Tensor([1.0]), Tensor([1])) == np.float32
@@ -69,21 +69,21 @@ def test_answers(call: Call) -> None:
 
 
 @pytest.mark.parametrize("function", FILES, ids=lambda f: f.__name__)
-def test_files(function: Callable[..., Any], tmp_path: Path) -> None:
+def test_save_functions_accept_tensors(function: Callable[..., Any], tmp_path: Path) -> None:
     function(tmp_path / "x", Tensor(V))
     (path,) = tmp_path.iterdir()
     found = np.loadtxt(path) if function is np.savetxt else np.load(path)
     np.testing.assert_array_equal(found["arr_0"] if "savez" in function.__name__ else found, V)
 
 
-def test_every_function_is_served_or_has_a_reason() -> None:
+def test_every_numpy_function_is_supported_or_listed_as_excluded() -> None:
     names = [n for n in dir(np) if not n.startswith("_") and not isinstance(getattr(np, n), type)]
     found = {n for n in names if isinstance(f := getattr(np, n), np.ufunc) and ufunc_of(f) is None}
     found |= {n for n in names if hasattr(f := getattr(np, n), "_implementation") and f not in functions()}
     assert found == set(REFUSED)
 
 
-def test_a_refusal_names_the_function() -> None:
+def test_unsupported_function_error_names_the_function() -> None:
     with pytest.raises(TypeError, match=r"np\.packbits does not take a Tensor"):
         np.packbits(Tensor([1, 0]))
     with pytest.raises(TypeError, match=r"np\.isnat does not take a Tensor"):
@@ -103,7 +103,7 @@ TRACED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", TRACED)
-def test_traced(name: str) -> None:
+def test_traced_calls_match_numpy(name: str) -> None:
     traced = trace(TRACED[name])
     for array in (X, Y, HOLES if "nan" in name else X * Y):
         with np.errstate(all="ignore"), pytest.warns() if array is HOLES else np.errstate():
@@ -143,6 +143,6 @@ def test_sinc_is_smooth_at_zero() -> None:
     assert slope(Tensor(0.0, "float64")).item() == pytest.approx(-(np.pi**2) / 3)
 
 
-def test_gradients_pass_by_nan() -> None:
+def test_nan_reductions_have_zero_gradient_at_nan() -> None:
     slope = mgb.grad(lambda x: np.nansum(x) + np.nanstd(x))(Tensor([1.0, np.nan, 3.0], "float64"))
     np.testing.assert_allclose(slope.numpy(), [1 - 0.5, 0, 1 + 0.5])

@@ -27,7 +27,7 @@ def parts(value: Any) -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore:All-NaN")
 @pytest.mark.parametrize("call", [*SMOOTH, *OTHERS], ids=lambda call: call[0].__name__)
-def test_values_are_those_of_numpy(call: Call) -> None:
+def test_values_match_numpy(call: Call) -> None:
     """At once, and in a trace: of the call that records and of the next."""
     function, args, options = call
     tensors = [given(a) for a in args]
@@ -40,7 +40,7 @@ def test_values_are_those_of_numpy(call: Call) -> None:
 
 
 @pytest.mark.parametrize("call", SMOOTH, ids=lambda call: call[0].__name__)
-def test_gradients_are_slopes(call: Call) -> None:
+def test_gradients_match_finite_differences(call: Call) -> None:
     function, args, options = call
     arrays = [a for a in args if isinstance(a, np.ndarray)]
 
@@ -53,7 +53,7 @@ def test_gradients_are_slopes(call: Call) -> None:
     check(weighted, *arrays)
 
 
-def test_other_lengths_need_no_new_record() -> None:
+def test_new_shapes_do_not_retrace() -> None:
     functions = [
         lambda x: np.quantile(x, [0.2, 0.7], axis=0),
         lambda x: np.gradient(x, axis=0),
@@ -83,6 +83,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_does_not_fit_is_refused(text: str) -> None:
+def test_invalid_arguments_raise(text: str) -> None:
     with pytest.raises((ValueError, ShapeError), match=text):
         REFUSED[text]()

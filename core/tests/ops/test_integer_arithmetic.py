@@ -47,7 +47,7 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Tensor]:
 
 
 @pytest.mark.parametrize(("left", "right"), list(product([*NAMES, "bool"], NAMES)))
-def test_two_integers_meet_as_in_numpy(left: str, right: str) -> None:
+def test_mixed_integer_dtypes_promote_as_in_numpy(left: str, right: str) -> None:
     a, b = np.array([1, 0, 1], left), np.array([100, 3, 7], right)
     for operation in (np.add, np.multiply, np.maximum, np.bitwise_and, np.left_shift, np.less):
         want_dtype = np.result_type(a, b)
@@ -58,7 +58,7 @@ def test_two_integers_meet_as_in_numpy(left: str, right: str) -> None:
             same(operation(whole(a, left), whole(b, right)), operation(a, b))
 
 
-def test_a_bool_gives_way_to_a_float() -> None:
+def test_bool_with_float_promotes_to_the_float_dtype() -> None:
     for dtype in ("float16", "float32", "float64"):
         assert (Tensor([True]) * Tensor([2.0], dtype=dtype)).dtype == dtype
 
@@ -68,7 +68,7 @@ def test_a_bool_gives_way_to_a_float() -> None:
 
 @settings(max_examples=100)
 @given(st.sampled_from(NAMES), st.lists(st.integers(-128, 255), min_size=3, max_size=3), st.integers(0, 70))
-def test_a_power_of_integers_wraps(dtype: str, values: list[int], exponent: int) -> None:
+def test_integer_power_wraps(dtype: str, values: list[int], exponent: int) -> None:
     x = np.array(values).astype(dtype)
     modulus, info = 1 << 8 * x.itemsize, np.iinfo(dtype)
     exact = [pow(int(v), exponent, modulus) for v in x]
@@ -77,7 +77,7 @@ def test_a_power_of_integers_wraps(dtype: str, values: list[int], exponent: int)
     same(F.pow(whole(x, dtype), whole([exponent] * 3, dtype)), want)
 
 
-def test_powers(call: Callable[..., Tensor]) -> None:
+def test_powers_match_numpy(call: Callable[..., Tensor]) -> None:
     x, e = whole([3, -2, 1, -1, 0], "int64"), whole([33, 5, 0, 3, 0], "int64")
     same(call(lambda a: a**33, x), x.numpy() ** 33)
     same(call(lambda a: a**0, x), x.numpy() ** 0)
@@ -88,7 +88,7 @@ def test_powers(call: Callable[..., Tensor]) -> None:
     same(call(lambda a: a**2, Tensor([True, False])), np.array([1, 0], np.int32))
 
 
-def test_negative_powers(call: Callable[..., Tensor]) -> None:
+def test_negative_powers_of_integers(call: Callable[..., Tensor]) -> None:
     x, e = whole([3, -1, -1, 1, 0], "int32"), whole([-1, -3, -2, -7, -1], "int32")
     same(call(lambda a, b: a**b, x, e), np.array([0, -1, 1, 1, 0], np.int32))
     with pytest.raises(ConversionError, match="integers to the power -1 are no integers"):
@@ -99,7 +99,7 @@ def test_negative_powers(call: Callable[..., Tensor]) -> None:
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-def test_shifts_by_any_count(dtype: str) -> None:
+def test_shifts_by_any_count_match_numpy(dtype: str) -> None:
     info, bits = np.iinfo(dtype), 8 * np.dtype(dtype).itemsize
     counts = [
         c for c in (0, 1, bits - 1, bits, bits + 1, -1, info.min, info.max) if info.min <= c <= info.max
@@ -121,7 +121,7 @@ def test_shifts_by_any_count(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*NAMES, "bool"])
-def test_sums_and_products(dtype: str, call: Callable[..., Tensor]) -> None:
+def test_integer_sums_and_products_match_numpy(dtype: str, call: Callable[..., Tensor]) -> None:
     x = (np.arange(600).reshape(3, 200) % 120 + 1).astype(dtype)
     t = whole(x, dtype)
     for function in (np.sum, np.prod, np.cumsum, np.cumprod, np.trace, np.add.reduce, np.multiply.accumulate):
@@ -134,19 +134,19 @@ def test_sums_and_products(dtype: str, call: Callable[..., Tensor]) -> None:
     np.testing.assert_allclose(call(np.mean, t).numpy(), x.mean(), rtol=1e-6)
 
 
-def test_a_sum_of_pixels() -> None:
+def test_uint8_sum_does_not_overflow() -> None:
     assert Tensor(np.full(100, 200, np.uint8)).sum().item() == 20000
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16"])
-def test_triangles_keep_their_dtype(dtype: str) -> None:
+def test_tril_and_triu_keep_the_dtype(dtype: str) -> None:
     x = np.ones((3, 3), dtype)
     for function in (np.tril, np.triu):
         same(function(Tensor(x, dtype=dtype), 1), function(x, 1))
 
 
 @pytest.mark.parametrize("dtype", NAMES)
-def test_a_comparison_takes_any_integer(dtype: str, call: Callable[..., Tensor]) -> None:
+def test_comparison_accepts_out_of_range_integers(dtype: str, call: Callable[..., Tensor]) -> None:
     info = np.iinfo(dtype)
     x = np.array([info.min, 0, 1, info.max], dtype)
     for number in (info.max + 1, info.min - 1, 2**70, 10**400, -(10**400), info.max):
@@ -163,7 +163,7 @@ UNSIGNED = [0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 
 
 @pytest.mark.parametrize("signed", ["int8", "int32", "int64"])
-def test_unsigned_and_signed_compare_as_the_numbers_do(signed: str, call: Callable[..., Tensor]) -> None:
+def test_signed_and_unsigned_compare_by_exact_value(signed: str, call: Callable[..., Tensor]) -> None:
     info = np.iinfo(signed)
     edges = [v for v in EDGES if info.min <= v <= info.max]
     a, b = np.array(edges, signed)[:, None], np.array(UNSIGNED, np.uint64)
@@ -183,7 +183,7 @@ def test_unsigned_and_signed_compare_as_the_numbers_do(signed: str, call: Callab
 
 
 @pytest.mark.parametrize("name", ["iadd", "isub", "imul", "ifloordiv", "imod", "iand", "ior", "ixor"])
-def test_in_place_an_integer_keeps_its_dtype(name: str, call: Callable[..., Tensor]) -> None:
+def test_in_place_operators_keep_integer_dtype(name: str, call: Callable[..., Tensor]) -> None:
     in_place = getattr(operator, name)
 
     def updated(a: Tensor, b: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def test_in_place_an_integer_keeps_its_dtype(name: str, call: Callable[..., Tens
     same(call(updated, whole(a, "int32"), whole(b, "int64")), want)
 
 
-def test_in_place_what_meets_in_float64_is_an_error() -> None:
+def test_in_place_update_promoting_to_float64_raises() -> None:
     for other in (Tensor([1]), [1], np.array([1])):
         target = whole([5], "uint64")
         with pytest.raises(ConversionError, match="cast one of them with astype"):
@@ -220,7 +220,7 @@ class Counting(Module):
 
 
 @pytest.mark.parametrize("options", [None, {}, {"symbolic": True}, {"without_host": True}], ids=str)
-def test_a_module_that_counts(options: dict[str, Any] | None) -> None:
+def test_module_counts_in_an_int32_tensor(options: dict[str, Any] | None) -> None:
     module = Counting()
     run = module if options is None else trace(lambda x: module(x), backend="eager", **options)
     for calls in range(1, 4):
@@ -230,7 +230,7 @@ def test_a_module_that_counts(options: dict[str, Any] | None) -> None:
 
 @pytest.mark.parametrize("fold", [np.sum, np.prod, np.cumsum])
 @pytest.mark.parametrize("dtype", [d.name for d in (dtypes.bool_, *dtypes.INTEGERS)])
-def test_sums_are_as_wide_as_those_of_numpy(fold: Callable[..., Any], dtype: str) -> None:
+def test_integer_reductions_widen_as_in_numpy(fold: Callable[..., Any], dtype: str) -> None:
     array = np.array([1, 0, 1], dtype)
     found, want = fold(Tensor(array, dtype=dtype)), fold(array)
     assert found.dtype == want.dtype
@@ -239,7 +239,7 @@ def test_sums_are_as_wide_as_those_of_numpy(fold: Callable[..., Any], dtype: str
 
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])
 @pytest.mark.parametrize("integer", [d.name for d in dtypes.INTEGERS])
-def test_integers_meet_halves_in_float32(integer: str, half: str) -> None:
+def test_integer_with_16_bit_float_promotes_to_float32(integer: str, half: str) -> None:
     """So 16 bits hold every int8, and 24 digits most others: the rule of MegEngine."""
     number, value = Tensor([3], dtype=integer), Tensor([0.5], dtype=half)
     for result in (number + value, value + number, number * value):

@@ -59,7 +59,7 @@ def rule():
     return Rule("double", lambda x, factor=2: x * factor, lambda x, factor=2: Spec(x.shape, x.dtype))
 
 
-def test_a_library_is_asked_once_for_each_layout_and_set_of_parameters(install):
+def test_library_is_queried_once_per_layout_and_parameters(install):
     fake, double = Fake(), rule()
     install(fake)
     x = np.ones((2, 3), np.float32)
@@ -72,7 +72,7 @@ def test_a_library_is_asked_once_for_each_layout_and_set_of_parameters(install):
     assert [operands[0].is_row_major for _op, operands, _output, _params in fake.asked] == [True, False, True]
 
 
-def test_a_bound_rule_looks_at_strides_alone(install):
+def test_bound_rule_queries_library_once_per_strides(install):
     fake, double = Fake(), rule()
     install(fake)
     x, bound = np.ones((3, 3), np.float32), double.bound(factor=3)
@@ -85,12 +85,12 @@ def test_a_bound_rule_looks_at_strides_alone(install):
     np.testing.assert_array_equal(double.bound(factor=3)(x[:2]), np.full((2, 3), 3))
 
 
-def test_numpy_serves_what_no_library_takes(install):
+def test_numpy_runs_ops_that_no_library_implements(install):
     install(Fake(takes=False))
     np.testing.assert_array_equal(rule()(np.ones(3), factor=5), np.full(3, 5))
 
 
-def test_numpy_serves_the_values_that_a_library_leaves(install):
+def test_numpy_runs_values_that_a_library_declines(install):
     fake = Fake()
     fake.implement = lambda *asked: lambda x: None if np.isnan(x).any() else x
     install(fake)
@@ -99,14 +99,14 @@ def test_numpy_serves_the_values_that_a_library_leaves(install):
     np.testing.assert_array_equal(double(np.array([1, np.nan])), [2, np.nan])
 
 
-def test_empty_arrays_are_numpys(install):
+def test_empty_arrays_bypass_libraries(install):
     fake = Fake()
     install(fake)
     assert rule()(np.ones((0, 3))).shape == (0, 3)
     assert fake.asked == []
 
 
-def test_the_switch_orders_and_leaves_out(install, monkeypatch):
+def test_environment_variable_orders_and_disables_libraries(install, monkeypatch):
     install(Fake("first", 1), Fake("second", 2))
     assert rule()(np.ones(1)) == 1
     monkeypatch.setenv("MGB_OP_LIBRARIES", "Second, first")
@@ -119,7 +119,7 @@ def test_the_switch_orders_and_leaves_out(install, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["secnod", "first,secnod", "none,first", "first second"])
-def test_the_switch_names_what_is_installed(text, install, monkeypatch):
+def test_unknown_library_name_error_lists_installed_libraries(text, install, monkeypatch):
     install(Fake("first", 1), Fake("second", 2))
     monkeypatch.setenv("MGB_OP_LIBRARIES", text)
     libraries.forget()
@@ -131,7 +131,7 @@ def test_the_switch_names_what_is_installed(text, install, monkeypatch):
     assert double(np.ones(1)) == 2
 
 
-def test_the_switch_says_that_nothing_is_installed(install, monkeypatch):
+def test_library_name_error_reports_that_none_is_installed(install, monkeypatch):
     install()
     monkeypatch.setenv("MGB_OP_LIBRARIES", "onednn")
     libraries.forget()
@@ -139,7 +139,7 @@ def test_the_switch_says_that_nothing_is_installed(install, monkeypatch):
         rule()(np.ones(1))
 
 
-def test_a_library_that_cannot_run_says_why_and_is_not_asked(install):
+def test_unavailable_library_reports_its_problem_and_is_not_queried(install):
     broken = Fake("broken", problem="needs a part: pip install part")
     other = Fake("later")
     other.api_version = libraries.API_VERSION + 1
@@ -151,7 +151,7 @@ def test_a_library_that_cannot_run_says_why_and_is_not_asked(install):
     assert "this mgb has version" in problems["later"]
 
 
-def test_a_package_that_fails_to_import_is_named_and_does_no_harm(install, monkeypatch):
+def test_library_failing_to_import_is_reported_and_skipped(install, monkeypatch):
     install()
 
     def fail():
@@ -165,7 +165,7 @@ def test_a_package_that_fails_to_import_is_named_and_does_no_harm(install, monke
     np.testing.assert_array_equal(rule()(np.ones(3)), np.full(3, 2))
 
 
-def test_operands_that_do_not_fit_are_refused_before_a_library_is_asked(install):
+def test_shape_errors_are_raised_before_querying_a_library(install):
     fake = Fake()
     fake.ops = frozenset({"matmul"})
     install(fake)
@@ -174,7 +174,7 @@ def test_operands_that_do_not_fit_are_refused_before_a_library_is_asked(install)
     assert fake.asked == []
 
 
-def test_what_is_kept_is_bounded(install):
+def test_library_cache_is_bounded(install):
     install(Fake())
     double = rule()
     for n in range(1, libraries.KEPT + 10):
@@ -198,7 +198,7 @@ def test_eager_evaluation_and_programs_both_use_a_library(install):
         np.testing.assert_array_equal(traced(a).numpy(), np.full((4, 4), 4))
 
 
-def test_the_error_of_a_library_is_ours(install):
+def test_library_error_is_an_mgb_error(install):
     fake = Fake()
 
     def fail(x):
@@ -210,7 +210,7 @@ def test_the_error_of_a_library_is_ours(install):
         rule()(np.ones(2))
 
 
-def test_a_library_that_names_no_version_of_the_api_is_told_so(install, monkeypatch):
+def test_library_without_api_version_is_reported(install, monkeypatch):
     monkeypatch.delattr(Fake, "api_version")
     install(Fake("versionless"))
     (found,) = libraries.status()

@@ -113,7 +113,7 @@ def parts(value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_values_are_those_of_numpy(call: Any) -> None:
+def test_values_match_numpy(call: Any) -> None:
     name, args, options = call
     numpy = getattr(np.linalg, name)
     want = parts(numpy(*args, **options))
@@ -130,7 +130,7 @@ def test_values_are_those_of_numpy(call: Any) -> None:
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("left", [False, True])
-def test_triangles_are_solved_as_torch_does(upper: bool, unit: bool, left: bool) -> None:
+def test_solve_triangular_matches_torch(upper: bool, unit: bool, left: bool) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     options = {"upper": upper, "left": left, "unitriangular": unit}
     b = COLUMNS if left else COLUMNS.swapaxes(-1, -2)
@@ -217,13 +217,13 @@ GRADIENTS: dict[str, tuple[Callable[..., Tensor], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_gradients_are_slopes(name: str) -> None:
+def test_gradients_match_finite_differences(name: str) -> None:
     function, arrays = GRADIENTS[name]
     check(function, *arrays)
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_a_trace_changes_nothing(name: str) -> None:
+def test_traced_values_and_gradients_match_eager(name: str) -> None:
     """Values and gradients, of the call that records and of the next, and the body runs once."""
     function, arrays = GRADIENTS[name]
     tensors = [t(a) for a in arrays]
@@ -246,7 +246,7 @@ def test_a_trace_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["det", "svdvals", "eigvalsh", "inv", "solve", "cholesky"])
-def test_gradients_have_gradients(name: str) -> None:
+def test_second_derivatives_match_finite_differences(name: str) -> None:
     """Of what is scaled: a directional derivative of the gradient against a difference of gradients."""
     function, arrays = GRADIENTS[name]
     direction = [np.sin(np.arange(a.size)).reshape(a.shape) for a in arrays]
@@ -284,7 +284,7 @@ def test_directional_derivatives_agree_with_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("decorator", [partial_trace, xla_trace])
-def test_other_traces(decorator: Callable[..., Any]) -> None:
+def test_partial_trace_and_xla_trace_match_eager(decorator: Callable[..., Any]) -> None:
     if decorator is xla_trace:
         pytest.importorskip("jax", reason="XLA is not installed")
         pytest.importorskip("mgb_xla", reason="mgb-xla is not installed")
@@ -299,7 +299,7 @@ def test_other_traces(decorator: Callable[..., Any]) -> None:
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-3, atol=1e-3)
 
 
-def test_partial_trace_differentiates() -> None:
+def test_partial_trace_gradients_match_eager() -> None:
     function, arrays = GRADIENTS["solve"]
     for got, want in zip(gradients(partial_trace(function), *arrays), gradients(function, *arrays)):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-9, atol=1e-9)
@@ -311,7 +311,7 @@ def everything(a: Tensor, b: Tensor) -> list[Tensor]:
     return [*found, la.cholesky(square), la.pinv(b), *la.lstsq(b, b), la.cond(b), la.matrix_rank(b)]
 
 
-def test_other_lengths_need_no_new_record() -> None:
+def test_new_shapes_do_not_retrace() -> None:
     traced = trace(everything)
     for batch, n, m in [(2, 3, 2), (5, 4, 2), (3, 6, 4), (7, 5, 3)]:
         rng = np.random.default_rng(n)
@@ -332,7 +332,7 @@ SINGULAR: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", SINGULAR)
 @pytest.mark.parametrize("traced", [False, True])
-def test_what_has_no_answer_is_numpys_error(name: str, traced: bool) -> None:
+def test_singular_matrix_raises_linalg_error(name: str, traced: bool) -> None:
     function = trace(SINGULAR[name]) if traced else SINGULAR[name]
     for _ in range(3):
         with pytest.raises(np.linalg.LinAlgError, match=r"\(3, 3\)") as caught:
@@ -359,19 +359,19 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_shapes_that_do_not_fit_are_refused(text: str) -> None:
+def test_invalid_shapes_raise(text: str) -> None:
     with pytest.raises(ShapeError, match=text):
         REFUSED[text]()
 
 
-def test_values_that_are_none_of_the_choices_are_refused() -> None:
+def test_invalid_mode_and_order_strings_raise() -> None:
     calls = (lambda: la.qr(t(ONE), "raw"), lambda: la.norm(t(ONE), "max"), lambda: la.eigh(t(ONE), "X"))
     for call in (*calls, lambda: la.norm(t(VECTOR), "fro")):
         with pytest.raises(ValueError, match="'"):
             call()
 
 
-def test_vectors_of_a_complete_base_have_no_gradient() -> None:
+def test_complete_qr_of_tall_matrix_has_no_gradient() -> None:
     with pytest.raises(NoGradientError, match="complete"):
         gradients(lambda a: la.qr(a, "complete").Q.sum(), TALL[0])
 
@@ -394,18 +394,18 @@ def test_integers_become_float32() -> None:
     assert la.matrix_power(t(a, "int32"), 5).tolist() == np.linalg.matrix_power(a, 5).tolist()
 
 
-def test_random_systems_are_as_exact_as_lapack() -> None:
+def test_solve_of_hilbert_matrix_is_as_exact_as_lapack() -> None:
     """Hilbert's matrices, on which the last digits of bad algorithms are lost."""
     hilbert = scipy.linalg.hilbert(8)
     x = la.solve(t(hilbert), t(hilbert @ np.ones(8))).numpy()
     np.testing.assert_allclose(x, np.linalg.solve(hilbert, hilbert @ np.ones(8)), rtol=1e-12)
 
 
-def test_every_function_of_numpy_is_tried() -> None:
+def test_every_numpy_linalg_function_is_covered() -> None:
     served = {f.__name__ for f in functions() if f.__module__ == "numpy.linalg"}
     assert served == {name for name, *_ in CALLS}
 
 
-def test_it_is_found_under_both_names() -> None:
+def test_linalg_is_exported_by_mgb_and_mgb_numpy() -> None:
     assert mgb.linalg.solve is mgb.numpy.linalg.solve
     assert set(mgb.numpy.linalg.__all__) >= set(np.linalg.__all__) - {"LinAlgError"}

@@ -204,7 +204,7 @@ TABLE = {
 BOOLEAN = {"NEQ", "ISNAN", "ISINF", "NOT", "AND", "OR", "XOR"}
 
 
-def test_the_list_is_complete_and_in_the_order_of_the_ids():
+def test_mode_list_is_complete_and_in_id_order():
     assert list(MODES) == IDS and len(IDS) == 86 and set(TABLE) == set(IDS)
     assert [Elemwise(name).id for name in ("RELU", "SIGN")] == [0, 85]
 
@@ -239,7 +239,7 @@ def test_gradients(name):
 
 
 @pytest.mark.parametrize("name", [n for n, m in MODES.items() if "I" in m.takes])
-def test_integers(name):
+def test_integer_inputs_match_numpy(name):
     arity = MODES[name].arity
     arrays = [I, J, I[::-1].copy(), J[::-1].copy()][:arity]
     if name in ("SHL", "SHR"):
@@ -268,7 +268,7 @@ def test_integers_become_float32(name):
 
 
 @pytest.mark.parametrize("name", [n for n, m in MODES.items() if "B" in m.takes])
-def test_bools(name):
+def test_bool_inputs_match_numpy(name):
     arrays = [T, F, ~T, F][: MODES[name].arity]
     out = Elemwise(name)(*tensors(*arrays)).numpy()
     want = {"FUSE_MUL_ADD3": (T & F) | ~T, "FUSE_MUL_ADD4": (T & F) | (~T & F)}
@@ -276,7 +276,7 @@ def test_bools(name):
     assert out.dtype == np.bool_
 
 
-def test_edges():
+def test_nan_infinity_and_extreme_inputs():
     nan, inf = np.nan, np.inf
     x = tensors(np.array([nan, -inf, inf, -0.0]))[0]
     np.testing.assert_array_equal(Elemwise("SIGN")(x).numpy(), [0, -1, 1, 0])
@@ -297,7 +297,7 @@ def test_broadcasting_and_scalars():
     assert Elemwise("MOD")(7, tensors(np.array([3], np.int32))[0]).numpy() == [1]
 
 
-def test_names():
+def test_mode_names_are_case_insensitive():
     add = Elemwise(mode="add")
     assert add == "ADD" and add == Elemwise("ADD") and add.mode == "ADD" and hash(add) == hash("ADD")
     assert add != "SUB" and add != 3 and Elemwise(add) == add and repr(add) == "Elemwise(mode='ADD')"
@@ -305,7 +305,7 @@ def test_names():
         Elemwise("RELLU")
 
 
-def test_refusals():
+def test_invalid_inputs_raise():
     x, i, b = tensors(np.ones(2), np.ones(2, np.int32), np.ones(2, bool))
     with pytest.raises(TypeError, match="ADD expects 2 inputs; got 1 actually"):
         Elemwise("ADD")(x)

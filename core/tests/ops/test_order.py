@@ -76,7 +76,9 @@ OPTIONS = [
 
 @pytest.mark.parametrize("body", [unread, training])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_each_call_makes_them_as_eager_code_does(body: Callable[..., Any], options: dict[str, Any]) -> None:
+def test_traced_calls_run_ordered_ops_as_eager_code_does(
+    body: Callable[..., Any], options: dict[str, Any]
+) -> None:
     def called(function: Callable[..., Any], value: float) -> tuple[list[float], Any]:
         LOG.clear()
         result = function(mgb.tensor(np.full((3, 2), value, "float32")))
@@ -91,7 +93,7 @@ def test_each_call_makes_them_as_eager_code_does(body: Callable[..., Any], optio
         np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
-def test_a_body_without_a_result_is_not_dropped() -> None:
+def test_ordered_ops_of_a_body_without_result_are_run() -> None:
     @trace
     def f(x: Tensor) -> None:
         send(x)
@@ -103,7 +105,7 @@ def test_a_body_without_a_result_is_not_dropped() -> None:
     assert f.stats()["body_runs"] == 1
 
 
-def test_results_of_literals_alone_are_not_static() -> None:
+def test_ordered_ops_on_constants_are_not_folded() -> None:
     @trace
     def f() -> Tensor:
         return send(np.ones(2, "float32")) + 1
@@ -113,7 +115,7 @@ def test_results_of_literals_alone_are_not_static() -> None:
     assert LOG == [1, 1, 1]
 
 
-def test_a_call_that_departs_makes_what_was_matched() -> None:
+def test_call_diverging_on_a_read_value_runs_ordered_ops_once() -> None:
     flags = [True, True, False, False, True]
 
     @trace
@@ -134,7 +136,7 @@ def test_a_call_that_departs_makes_what_was_matched() -> None:
         assert ([10, 11, 12, 13, 16] if flag else [10, 11, 14, 15, 16]) == LOG
 
 
-def test_a_call_that_departs_in_what_it_found_makes_what_was_matched() -> None:
+def test_call_diverging_on_a_free_variable_runs_ordered_ops_once() -> None:
     state = {"more": False}
 
     @trace
@@ -155,7 +157,7 @@ def test_a_call_that_departs_in_what_it_found_makes_what_was_matched() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic": True}], ids=str)
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_after_an_exception_what_was_done_before_is_made(place: int, options: dict[str, Any]) -> None:
+def test_ordered_ops_before_an_exception_are_run(place: int, options: dict[str, Any]) -> None:
     state = {"fails": False}
 
     def stop(here: int) -> None:
@@ -185,7 +187,7 @@ def test_after_an_exception_what_was_done_before_is_made(place: int, options: di
         assert [10, 11, 12][: place if fails else 3] == LOG
 
 
-def test_a_value_wanted_after_an_exception_is_not_sent_again() -> None:
+def test_ordered_op_read_after_an_exception_is_not_rerun() -> None:
     state: dict[str, Any] = {"fails": False}
 
     @trace
@@ -211,7 +213,7 @@ def test_a_value_wanted_after_an_exception_is_not_sent_again() -> None:
         assert LOG == [10, 20, 21]
 
 
-def test_deferred_ops_are_computed_before() -> None:
+def test_deferred_operands_are_computed_before_ordered_ops() -> None:
     expected = []
     for _ in range(3):
         with auto():
@@ -226,7 +228,7 @@ def test_deferred_ops_are_computed_before() -> None:
     assert expected == LOG
 
 
-def test_a_part_and_its_gradient_are_two_chains() -> None:
+def test_partial_trace_runs_forward_and_backward_ops_in_order() -> None:
     @partial_trace
     def part(x: Tensor) -> Tensor:
         send(x * 0 + 5)
@@ -243,7 +245,7 @@ def test_a_part_and_its_gradient_are_two_chains() -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_the_order_is_the_record_s_in_any_wiring(wide: bool) -> None:
+def test_ordered_ops_keep_recorded_order_for_any_dependencies(wide: bool) -> None:
     """Every way in which three of them read each other's results, or none."""
     for wiring in itertools.product((False, True), repeat=3):
 

@@ -44,7 +44,7 @@ def test_max_pool2d(window, check_gradient):
     check_gradient(lambda t: pooling.max_pool2d(t * t, **window), x[:1], order=2)
 
 
-def test_the_first_maximum_gets_the_gradient():
+def test_first_maximum_gets_the_gradient():
     x = Tensor(np.zeros((1, 1, 2, 4)))
     y = pooling.max_pool2d(x, kernel=(2, 2), stride=(2, 2), padding=(0, 0))
     g = pooling.max_pool2d_grad(Tensor([[[[3.0, 5.0]]]]), x, y, kernel=(2, 2), stride=(2, 2), padding=(0, 0))
@@ -61,7 +61,7 @@ def test_nan_propagates():
     np.testing.assert_array_equal(g.numpy()[0, 0], [[0, 0, 5, 0], [0, 3, 0, 0]])
 
 
-def test_the_frame_never_wins():
+def test_max_pool2d_ignores_padding():
     window = {"kernel": (3, 3), "stride": (1, 1), "padding": (1, 1)}
     for x in (np.full((1, 1, 3, 3), -7, np.int32), np.full((1, 1, 3, 3), -7.5, np.float16)):
         np.testing.assert_array_equal(pooling.max_pool2d(Tensor(x), **window).numpy(), x)
@@ -115,6 +115,6 @@ def test_integers_are_averaged_as_floats():
         ((1, 1, 4, 4), (5, 2), (0, 0), r"\(5, 2\).*larger than images of \(4, 4\)"),
     ],
 )
-def test_pooling_says_what_does_not_fit(shape, kernel, padding, message):
+def test_max_pool2d_rejects_invalid_shapes(shape, kernel, padding, message):
     with pytest.raises(ShapeError, match=message):
         pooling.max_pool2d(Tensor(np.ones(shape)), kernel=kernel, stride=(1, 1), padding=padding)

@@ -38,13 +38,13 @@ def test_philox_known_answers(rule, counter, key, result):
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=6, max_size=6))
-def test_the_body_and_the_eager_rule_agree(numbers):
+def test_philox_body_matches_the_eager_rule(numbers):
     state = [Tensor(np.array(n, np.uint32)) for n in numbers]
     word = Tensor(np.arange(4, dtype=np.uint32))
     np.testing.assert_array_equal(philox(word, *state).numpy(), op_of(philox).body(word, *state).numpy())
 
 
-def test_the_stream_is_philox():
+def test_draws_follow_the_philox_stream():
     """The draw's number is the upper half of the counter, the seed the key."""
     rng = RNG(0x299F31D0_A4093822)
     rng.set_state((0x299F31D0_A4093822, 5))
@@ -101,14 +101,14 @@ def test_gamma_and_beta_broadcast():
     assert random.beta(shapes, 1.0).shape == (2, 1) and random.gamma(2.0).shape == ()
 
 
-def test_neighbours_are_independent():
+def test_neighboring_normal_draws_are_independent():
     """Box and Muller's pairs share a radius: their signs, squares and products must not tell."""
     x = RNG(1).normal(size=(N // 2, 2)).numpy().astype(np.float64)
     for f in (np.sign, np.square, lambda a: a):
         assert abs(stats.pearsonr(f(x[:, 0]), f(x[:, 1])).statistic) < 5 / np.sqrt(N / 2)
 
 
-def test_the_tail_of_normal_is_there():
+def test_normal_has_the_right_tail_probability():
     """6.7 sigma is what 32 bits can reach: the smallest radius word gives it."""
     x = RNG(5).normal(size=3_000_000).numpy()
     expected = 3_000_000 * 2 * stats.norm.sf(4.5)
@@ -128,7 +128,7 @@ def counter_of(bits, key):
 
 @pytest.mark.parametrize("form", ["eager", "body"])
 @pytest.mark.parametrize("bits", [0, 2**32 - 1])
-def test_extreme_bits(bits, form):
+def test_uniform_and_normal_at_extreme_random_bits(bits, form):
     """All ones: ``1 + (1 - 2**-24)`` would round to 2. All zeros: the logarithm of 0."""
 
     def made(op, count, *numbers):
@@ -145,7 +145,7 @@ def test_extreme_bits(bits, form):
 
 
 @pytest.mark.parametrize("bits", [0, 2**32 - 1])
-def test_extreme_bits_of_other_distributions(bits, monkeypatch):
+def test_exponential_and_randint_at_extreme_random_bits(bits, monkeypatch):
     rng = RNG(0)
     monkeypatch.setattr(random, "philox", lambda which, *_state: which * 0 + bits)
     monkeypatch.setattr(
@@ -177,7 +177,7 @@ def formulas(seed, draw, count):
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 64, 67, 130, 517])
-def test_blocks_do_not_show(count, monkeypatch):
+def test_blockwise_draws_match_the_formulas(count, monkeypatch):
     """Draws of one block, of several and of a part of one, against the formulas in float64."""
     monkeypatch.setattr(random_blocks, "BLOCK", 16)
     seed = 0x299F31D0_A4093822
@@ -198,7 +198,7 @@ def test_blocks_do_not_show(count, monkeypatch):
 @pytest.mark.parametrize(
     "shapes", [[(5, 3)] * 7, [(5, 1), (1, 3), (3,), (), (5, 1), (5, 3), ()], [(0, 1)] * 7]
 )
-def test_operands_of_any_shape(op, numbers, shapes, monkeypatch):
+def test_philox_ops_broadcast_their_operands(op, numbers, shapes, monkeypatch):
     """The eager rule broadcasts as the body does, wherever words, counters and keys vary."""
     monkeypatch.setattr(random_blocks, "BLOCK", 4)
     rng = np.random.default_rng(0)
@@ -211,7 +211,7 @@ def test_operands_of_any_shape(op, numbers, shapes, monkeypatch):
 
 
 @pytest.mark.parametrize("mean, std", [(Tensor(3.0), 2.0), (np.float64(3), 2), (3, Tensor([2.0] * 9))])
-def test_mean_and_deviation_may_be_tensors(mean, std):
+def test_normal_accepts_tensor_mean_and_deviation(mean, std):
     want = RNG(1).normal(3.0, 2.0, 9).numpy()
     np.testing.assert_array_equal(RNG(1).normal(mean, std, 9).numpy(), want)
 
@@ -225,7 +225,7 @@ def test_randint(low, high):
     assert bins == 1 or stats.chisquare(counts).pvalue > 0.01
 
 
-def test_randint_counts_from_zero_and_refuses_an_empty_range():
+def test_randint_starts_at_zero_and_rejects_an_empty_range():
     assert RNG(0).randint(1).item() == 0
     with pytest.raises(ValueError, match="low 3 must be below high 3"):
         RNG(0).randint(3, 3)
@@ -256,13 +256,13 @@ def test_permutation_of_a_tensor_and_shuffle():
 
 
 @pytest.mark.parametrize("size, shape", [(None, ()), (3, (3,)), ((2, 0), (2, 0)), ([2, 3], (2, 3))])
-def test_sizes(size, shape):
+def test_draws_have_the_requested_size(size, shape):
     for name in ("uniform", "normal", "exponential"):
         assert getattr(random, name)(size=size).shape == shape
     assert random.randint(0, 5, size).shape == random.bernoulli(0.5, size).shape == shape
 
 
-def test_a_state_is_a_place_in_the_stream():
+def test_rng_state_can_be_saved_and_restored():
     random.seed(12)
     random.normal(size=3)
     state = random.get_rng_state()
@@ -276,7 +276,7 @@ def test_a_state_is_a_place_in_the_stream():
     assert not np.array_equal(own.normal(size=7).numpy(), RNG(13).normal(size=7).numpy())
 
 
-def test_traced_draws_are_the_eager_ones():
+def test_traced_draws_match_eager():
     rng, same = RNG(6), RNG(6)
     traced = trace(lambda: (rng.uniform(size=5), rng.normal(size=5)))
     for _ in range(4):
@@ -299,7 +299,7 @@ ROUNDED = {
 
 
 @pytest.mark.parametrize("name", [*EXACT, *ROUNDED])
-def test_compiled_draws_have_the_bits_of_eager_ones(name):
+def test_compiled_draws_match_eager(name):
     """But where a logarithm or a cosine is between, which are right to a few units in the last place."""
     pytest.importorskip("mgb_cpu_llvm", reason="the backend cpu_llvm is not installed")
     draw, size = {**EXACT, **ROUNDED}[name], 20_011
@@ -314,23 +314,23 @@ def test_compiled_draws_have_the_bits_of_eager_ones(name):
             np.testing.assert_array_max_ulp(got, wanted, 8)
 
 
-def test_draws_differ():
+def test_successive_draws_differ():
     rng = RNG(0)
     assert not np.intersect1d(rng.uniform(size=100).numpy(), rng.uniform(size=100).numpy()).size
 
 
-def test_a_longer_draw_begins_with_the_shorter():
+def test_longer_draw_begins_with_the_shorter_one():
     np.testing.assert_array_equal(RNG(9).normal(size=10).numpy()[:7], RNG(9).normal(size=7).numpy())
 
 
 @pytest.mark.parametrize("bad", [-1, 2**64])
-def test_a_seed_has_64_bits(bad):
+def test_rng_rejects_seed_outside_64_bits(bad):
     with pytest.raises(ValueError, match="0 to 2"):
         RNG(bad)
 
 
 @pytest.mark.parametrize("wrong", ["a", 1.5, None, -1, 2**64])
-def test_a_seed_is_an_integer(wrong):
+def test_invalid_seed_raises_and_keeps_the_state(wrong):
     random.seed(3)
     with pytest.raises(ValueError, match=r"a seed is an integer from 0 to 2\*\*64 - 1, got"):
         random.seed(wrong)
@@ -338,14 +338,14 @@ def test_a_seed_is_an_integer(wrong):
 
 
 @pytest.mark.parametrize("small", [0.05, 1e-3, 1e-30])
-def test_beta_of_small_parameters_has_two_ends(small):
+def test_beta_with_small_parameters_has_the_right_mean(small):
     x = RNG(3).beta(small, 3 * small, size=N).numpy()
     assert ((x >= 0) & (x <= 1)).all()
     spread = stats.beta(small, 3 * small).std() if small > 1e-9 else np.sqrt(3 / 16)
     assert abs(x.mean(dtype=np.float64) - 0.25) < 5 * spread / np.sqrt(N)
 
 
-def test_bad_parameters_of_gamma_and_beta():
+def test_gamma_and_beta_reject_invalid_parameters():
     for wrong in (-1.0, 0, float("nan"), [1.0, -1.0]):
         with pytest.raises(ValueError, match="is above 0, got"):
             random.gamma(wrong)
@@ -370,7 +370,7 @@ def test_exponential_takes_a_rate():
 
 
 @pytest.mark.parametrize("dtype", ["int16", "float32"])
-def test_permutation_in_another_dtype(dtype):
+def test_permutation_accepts_a_dtype(dtype):
     drawn = RNG(1).permutation(50, dtype=dtype)
     assert drawn.dtype == dtype
     assert drawn.tolist() == RNG(1).permutation(50).tolist() and sorted(drawn.tolist()) == list(range(50))

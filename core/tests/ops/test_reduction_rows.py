@@ -18,7 +18,7 @@ FOLDS = [op for op in OPS.values() if op.reduction is not None]
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float32", "float64"])
 @pytest.mark.parametrize("op", FOLDS, ids=lambda op: op.name)
-def test_a_fold_by_combining_from_nothing_is_the_reduction(op: Op, dtype: str) -> None:
+def test_combining_from_the_identity_gives_the_reduction(op: Op, dtype: str) -> None:
     assert op.reduction is not None
     if dtype == "bool" and op.name in ("reduce_sum", "reduce_prod", "cumsum", "cumprod"):
         return  # integers take part in them
@@ -34,7 +34,7 @@ def test_a_fold_by_combining_from_nothing_is_the_reduction(op: Op, dtype: str) -
     assert op.reduction.accumulator(x.dtype).itemsize >= x.dtype.itemsize
 
 
-def test_what_is_there_is_found_by_its_combining_op(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reductions_are_found_by_their_combining_op(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(codegen.reductions({"add", "maximum"})) == {"reduce_sum", "reduce_max"}
     row = Reduction(op_of(bit_and), lambda _dtype: -1, lambda dtype: dtype)
 

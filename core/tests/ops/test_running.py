@@ -24,7 +24,7 @@ def t(x: Any) -> Tensor:
 
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
 @pytest.mark.parametrize("x", [X, TIES, ODD, X[:, :0], TIES.astype(np.int32)], ids=lambda x: str(x.shape))
-def test_running_extremes_are_torchs(name: str, x: Any) -> None:
+def test_cummax_and_cummin_match_torch(name: str, x: Any) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     traced = trace(getattr(F, name))
     want = getattr(torch, name)(torch.tensor(x), 1)
@@ -33,14 +33,14 @@ def test_running_extremes_are_torchs(name: str, x: Any) -> None:
             np.testing.assert_array_equal(got.numpy(), w.numpy())
 
 
-def test_logcumsumexp_is_torchs() -> None:
+def test_logcumsumexp_matches_torch() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     for x in (X * 300, np.where(X > 1, -np.inf, X)):
         want = torch.logcumsumexp(torch.tensor(x), 1)
         np.testing.assert_allclose(F.logcumsumexp(t(x), 1).numpy(), want.numpy(), rtol=1e-12)
 
 
-def test_gradients_are_slopes() -> None:
+def test_gradients_match_finite_differences() -> None:
     weights = t(np.cos(np.arange(X.size)).reshape(X.shape))
     check(lambda x: F.cummax(x, 1)[0] * weights, X)
     check(lambda x: F.cummin(x, 0)[0] * weights, X)
@@ -48,13 +48,13 @@ def test_gradients_are_slopes() -> None:
 
 
 @pytest.mark.parametrize("mode", ["wrap", "symmetric", "reflect", "edge"])
-def test_borders_are_numpys(mode: str) -> None:
+def test_pad_modes_match_numpy(mode: str) -> None:
     widths = [(2, 1), (0, 4), (1, 0)]
     np.testing.assert_array_equal(np.pad(t(X), widths, mode).numpy(), np.pad(X, widths, mode))
     check(lambda x: np.pad(x, widths, mode) ** 2, X)
 
 
-def test_circular_and_negative_borders_are_torchs() -> None:
+def test_circular_and_negative_padding_match_torch() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pad = torch.nn.functional.pad
     got = F.pad(t(X), [(0, 0), (0, 0), (1, 2)], "circular")

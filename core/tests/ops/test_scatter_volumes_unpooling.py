@@ -65,7 +65,7 @@ def test_scatter_reduce_of_integers(reduce):
         assert got.tolist() == wanted.tolist()
 
 
-def test_scatter_reduce_refuses():
+def test_scatter_reduce_rejects_invalid_arguments():
     x, index = tensor([1.0, 2.0]), tensor([0, 5])
     with pytest.raises(ValueError, match="reduce is one of sum"):
         F.scatter_reduce(x, 0, index, x, "median")
@@ -79,7 +79,7 @@ def test_scatter_reduce_refuses():
 
 
 @pytest.mark.parametrize("mode", ["trunc", "floor", None])
-def test_div(mode):
+def test_div_rounding_modes_match_torch(mode):
     a, b = drawn(4, 5) * 10, drawn(5)
     compare(lambda a, b: F.div(a, b, rounding_mode=mode) + a * b,
             lambda a, b: torch.div(a, b, rounding_mode=mode) + a * b, a, b)  # fmt: skip
@@ -126,7 +126,7 @@ def test_conv_transpose3d(window):
 @pytest.mark.parametrize(
     "ours, theirs", [(M.Conv3d, torch.nn.Conv3d), (M.ConvTranspose3d, torch.nn.ConvTranspose3d)]
 )
-def test_layers_of_volumes(ours, theirs):
+def test_conv3d_layers_match_torch(ours, theirs):
     layer, like = (
         ours(4, 6, (3, 2, 3), stride=2, padding=1, groups=2),
         theirs(4, 6, (3, 2, 3), 2, 1, groups=2),
@@ -140,7 +140,7 @@ def test_layers_of_volumes(ours, theirs):
     assert 0.5 < layer.weight.numpy().std() * np.sqrt(np.prod(layer.kernel_size) * 2) < 1.5
 
 
-def test_volumes_that_do_not_fit():
+def test_conv3d_rejects_invalid_shapes():
     with pytest.raises(ShapeError, match="5 axes"):
         F.conv3d(tensor(drawn(1, 2, 3, 3)), tensor(drawn(1, 2, 3, 3, 3)))
     with pytest.raises(ShapeError, match="larger than"):
@@ -157,7 +157,7 @@ POOLS = [(2, None, 0), (3, 2, 1), ((2, 3), (1, 2), (1, 0))]
 
 
 @pytest.mark.parametrize("kernel, stride, padding", POOLS)
-def test_max_pooling_with_places(kernel, stride, padding):
+def test_max_pool2d_with_indices_matches_torch(kernel, stride, padding):
     x = np.round(drawn(2, 3, 7, 8), 1)  # with ties
     x[0, 0, 2, 3] = np.nan
     values, places = F.max_pool2d_with_indices(tensor(x, dtype="float64"), kernel, stride, padding)
@@ -172,7 +172,7 @@ def test_max_pooling_with_places(kernel, stride, padding):
 
 
 @pytest.mark.parametrize("kernel, stride, size", [(2, 2, (7, 6)), (3, 2, None), (2, 2, None)])
-def test_unpooling(kernel, stride, size):
+def test_max_unpool2d_matches_torch(kernel, stride, size):
     x = drawn(2, 3, 7, 7) if size != (7, 6) else drawn(2, 3, 7, 6)
 
     def ours(x):
@@ -192,7 +192,7 @@ def test_unpooling(kernel, stride, size):
         compare(ours, theirs, x)
 
 
-def test_rows_and_layers():
+def test_max_pool1d_and_max_unpool_layers():
     x = drawn(2, 3, 9)
     values, places = F.max_pool1d_with_indices(tensor(x, dtype="float64"), 3, 2, 1)
     pooled = torch.nn.functional.max_pool1d(torch.tensor(x), 3, 2, 1, return_indices=True)
@@ -212,7 +212,7 @@ def test_rows_and_layers():
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_volumes_of_16_bits_are_rounded_once(dtype: str) -> None:
+def test_16_bit_conv_transpose3d_rounds_once(dtype: str) -> None:
     """The transpose adds up its taps in float32."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((1, 2, 4, 5, 5)), rng.standard_normal((2, 3, 3, 3, 3))

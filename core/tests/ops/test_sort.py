@@ -73,7 +73,7 @@ DTYPES = [
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_many_elements_are_in_the_stable_order_of_numpy(dtype: str, kind: str, descending: bool) -> None:
+def test_long_sort_and_topk_match_the_stable_order_of_numpy(dtype: str, kind: str, descending: bool) -> None:
     for shape, axis in [((1500,), 0), ((7, 300), 1), ((300, 7), 0), ((3, 200, 4), 1), ((2, 1, 600), 2)]:
         x = _column(kind, dtype, shape)
         ranks = np.unique(x, return_inverse=True)[1].reshape(shape)  # NaN is one rank, the greatest
@@ -92,14 +92,14 @@ def test_many_elements_are_in_the_stable_order_of_numpy(dtype: str, kind: str, d
             )
 
 
-def test_numbers_of_64_bits_that_agree_in_all_but_the_last_are_told_apart() -> None:
+def test_uint64_values_differing_in_low_bits_are_sorted_correctly() -> None:
     x = (np.uint64(1 << 63) + np.random.default_rng(0).permutation(1000).astype(np.uint64)).astype(np.uint64)
     for descending in (False, True):
         want = np.argsort(x)[::-1] if descending else np.argsort(x)
         np.testing.assert_array_equal(F.argsort(Tensor(x, dtype="uint64"), descending).numpy(), want)
 
 
-def test_one_row_with_ties_at_the_bound_and_one_with_nan_do_not_make_up_for_each_other() -> None:
+def test_topk_of_rows_with_ties_and_rows_with_nan() -> None:
     x = np.random.default_rng(0).standard_normal((2, 600)).astype(np.float32)
     x[0, :20] = 9.0
     x[1, 5:15] = np.nan
@@ -108,12 +108,12 @@ def test_one_row_with_ties_at_the_bound_and_one_with_nan_do_not_make_up_for_each
         np.testing.assert_array_equal(places, [range(10), range(5, 15)])
 
 
-def test_values_alone_are_sorted_without_their_places() -> None:
+def test_sort_of_values_alone_computes_no_indices() -> None:
     graph = graph_of(lambda x: F.sort(x, dim=0)[0], Spec((300, 4), np.dtype(np.float32)))
     assert [node.op.name for node in simplify(graph, 3).nodes] == ["sort"]
 
 
-def test_sort_of_unsigned_and_least_integers() -> None:
+def test_descending_sort_of_extreme_integers() -> None:
     for dtype in ("uint8", "int8"):
         x = np.array([np.iinfo(dtype).min, 5, np.iinfo(dtype).max], dtype)
         np.testing.assert_array_equal(F.sort(Tensor(x), descending=True)[0].numpy(), x[::-1])
@@ -133,14 +133,14 @@ def test_topk(x: Any, descending: bool, data: Any) -> None:
     np.testing.assert_array_equal(np.take_along_axis(x, place.numpy()[..., None], -1)[..., 0], want[..., -1])
 
 
-def test_topk_is_of_the_greatest_unless_asked_otherwise() -> None:
+def test_topk_returns_the_greatest_by_default() -> None:
     x = [3.0, 1.0, 2.0]
     assert F.topk(Tensor(x), 2)[0].tolist() == [3, 2]
     assert F.topk(Tensor(x), 2, False)[0].tolist() == [1, 2]
     assert [t.item() for t in F.topk(Tensor(x), 2, kth_only=True)] == [2, 2]
 
 
-def test_topk_of_more_than_there_are_is_of_all() -> None:
+def test_topk_with_k_above_the_length_returns_all() -> None:
     values, places = F.topk(Tensor([[3.0, 1.0, 2.0]]), 7)
     assert (values.tolist(), places.tolist()) == ([[3, 2, 1]], [[0, 2, 1]])
     assert [t.tolist() for t in F.topk(Tensor([[3.0, 1.0, 2.0]]), 7, kth_only=True)] == [[1], [1]]
@@ -148,12 +148,12 @@ def test_topk_of_more_than_there_are_is_of_all() -> None:
 
 @pytest.mark.parametrize("kth_only", [False, True])
 @pytest.mark.parametrize("k", [-1, -3])
-def test_topk_of_a_negative_number(k: int, kth_only: bool) -> None:
+def test_topk_rejects_negative_k(k: int, kth_only: bool) -> None:
     with pytest.raises(ShapeError, match=f"k = {k} of an axis of length 3"):
         F.topk(Tensor([1.0, 2.0, 3.0]), k, kth_only=kth_only)
 
 
-def test_there_is_no_kth_element_of_none() -> None:
+def test_topk_kth_only_rejects_zero_k_and_empty_axis() -> None:
     with pytest.raises(ShapeError, match=r"topk: no k-th element of \(3,\)"):
         F.topk(Tensor([1.0, 2.0, 3.0]), 0, kth_only=True)
     with pytest.raises(ShapeError, match=r"topk: no k-th element of \(0,\)"):
@@ -162,7 +162,7 @@ def test_there_is_no_kth_element_of_none() -> None:
     assert values.shape == places.shape == (0,)
 
 
-def test_indices_of_topk_keep_no_more_than_themselves() -> None:
+def test_topk_indices_do_not_keep_a_larger_array_alive() -> None:
     array = F.topk(Tensor(np.arange(1000)), 1)[1]._data
     assert (array if array.base is None else array.base).nbytes == 4
 
@@ -180,14 +180,14 @@ def test_argmax_and_argmin(x: Any, data: Any) -> None:
 @pytest.mark.parametrize("op", [op_of(argmax_), op_of(argmin_)], ids=lambda op: op.name)
 @settings(max_examples=60)
 @given(x=ARRAYS, data=st.data())
-def test_the_bodies_of_argmax_and_argmin(op: Op, x: Any, data: Any) -> None:
+def test_argmax_and_argmin_bodies_match_the_eager_rules(op: Op, x: Any, data: Any) -> None:
     axis = tuple(sorted(data.draw(st.sets(st.integers(0, x.ndim - 1), min_size=1))))
     assert op.body is not None
     spelt = op.body(Tensor(x), axis=axis).numpy()
     np.testing.assert_array_equal(spelt, evaluate(op, [x], {"axis": axis}))
 
 
-def test_argmax_of_nothing() -> None:
+def test_argmax_of_an_empty_axis_raises() -> None:
     with pytest.raises(ShapeError, match="of nothing"):
         F.argmax(Tensor(np.zeros((0, 2))), 0)
 

@@ -58,7 +58,7 @@ BODIES = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("function", "truth", "interval", "bound"), BODIES)
-def test_body_is_within_its_bound(function, truth, interval, bound, dtype):
+def test_op_body_is_within_its_ulp_bound(function, truth, interval, bound, dtype):
     x = sample(dtype, *interval)
     got = in_words(op_of(function), *tensors(x)).numpy()
     assert got.dtype == dtype
@@ -68,14 +68,14 @@ def test_body_is_within_its_bound(function, truth, interval, bound, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", [row[0] for row in BODIES])
-def test_body_treats_special_numbers_as_numpy_does(function, dtype):
+def test_op_body_matches_numpy_on_special_values(function, dtype):
     x = np.array([0.0, -0.0, INF, -INF, np.nan, 1, -1, 2, 30, -30], dtype)
     op = op_of(function)
     assert_same(in_words(op, *tensors(x)).numpy(), op.eager(x), 1e-6)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_hard_arguments_of_sine(dtype):
+def test_sin_and_cos_of_hard_arguments(dtype):
     """The doubles and floats that come nearest to a multiple of pi / 2, and the largest ones."""
     hard = [
         6381956970095103 * 2.0**797,
@@ -93,7 +93,7 @@ def test_hard_arguments_of_sine(dtype):
         assert error <= 1, (error, where)
 
 
-def test_results_underflow_gradually():
+def test_exp_underflows_gradually():
     x = np.array([-87.5, -95, -103, -103.97, -104], np.float32)
     assert_same(
         in_words(op_of(tr.exp), *tensors(x)).numpy(), np.exp(x.astype(np.float64)).astype(np.float32), 0
@@ -143,7 +143,7 @@ SPECIAL = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", [tr.pow, tr.atan2, el.hypot, division.fmod, el.copysign])
-def test_special_pairs(function, dtype):
+def test_binary_functions_match_numpy_on_special_values(function, dtype):
     a, b = (v.ravel() for v in np.meshgrid(*2 * [np.array(SPECIAL, dtype)]))
     op = op_of(function)
     assert_same(in_words(op, *tensors(a, b)).numpy(), op.eager(a, b), 1e-6)
@@ -198,7 +198,7 @@ X = np.array([-2.5, -1.25, -0.6, -0.1, 0.2, 0.7, 1.3, 2.75])
 
 
 @pytest.mark.parametrize("function", [tr.exp, tr.sin, tr.cos, tr.tanh, tr.erf, el.exp2, el.expm1, hyp.erfc])
-def test_gradients_of_one_argument(function):
+def test_gradients_of_unary_functions(function):
     assert check_gradient(op_of(function), X) == 1
 
 
@@ -207,12 +207,12 @@ def test_gradients_of_logarithms(function):
     assert check_gradient(op_of(function), abs(X)) == 1
 
 
-def test_gradients_of_two_arguments():
+def test_gradients_of_binary_functions():
     assert check_gradient(op_of(tr.atan2), X, X[::-1] + 0.05) == 2
     assert check_gradient(op_of(tr.pow), abs(X), X[::-1]) == 2
 
 
-def test_gradient_of_pow_at_its_edges():
+def test_gradient_of_pow_at_zero_and_negative_bases():
     x, y, g = tensors(np.array([0.0, 0, 0, -2]), np.array([2.0, 1, 0, 3]), np.ones(4))
     dx, dy = op_of(tr.pow).grad(g, tr.pow(x, y), x, y)
     np.testing.assert_array_equal(dx.numpy(), [0, 1, 0, 12])

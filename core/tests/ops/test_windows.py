@@ -29,7 +29,7 @@ def t(x: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_windows_are_torchs(options: dict[str, Any]) -> None:
+def test_unfold_and_fold_match_torch(options: dict[str, Any]) -> None:
     want = torch.nn.functional.unfold(torch.tensor(IMAGES), **options)
     traced = trace(lambda x: F.unfold(x, **options))
     for found in (F.unfold(t(IMAGES), **options), traced(t(IMAGES)), traced(t(IMAGES))):
@@ -43,7 +43,7 @@ def test_windows_are_torchs(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options", [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}], ids=str
 )
-def test_pooling_of_rows_is_torchs(options: dict[str, Any]) -> None:
+def test_pool1d_matches_torch(options: dict[str, Any]) -> None:
     functional, row = torch.nn.functional, torch.tensor(ROWS)
     np.testing.assert_array_equal(
         F.max_pool1d(t(ROWS), **options).numpy(), functional.max_pool1d(row, **options)
@@ -53,7 +53,7 @@ def test_pooling_of_rows_is_torchs(options: dict[str, Any]) -> None:
     check(lambda x: F.max_pool1d(x, **options) ** 2, ROWS)
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_unfold_fold_and_pool1d_reject_wrong_shapes() -> None:
     for call in (
         lambda: F.unfold(t(ROWS), 2),
         lambda: F.fold(t(ROWS), 4, 2),
@@ -63,7 +63,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
             call()
 
 
-def test_layers_pool_rows() -> None:
+def test_pool1d_layers_match_functions() -> None:
     for layer, function in ((M.MaxPool1d, F.max_pool1d), (M.AvgPool1d, F.avg_pool1d)):
         np.testing.assert_array_equal(layer(3, 2, 1)(t(ROWS)).numpy(), function(t(ROWS), 3, 2, 1).numpy())
         assert repr(layer(2)).endswith("Pool1d(kernel_size=2, stride=2, padding=0)")

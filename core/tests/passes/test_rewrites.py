@@ -80,16 +80,16 @@ def wrong(cases: Iterator[tuple[str, Body]], *given: tuple[int, ...]) -> list[st
 
 
 @pytest.mark.parametrize("given", [((3,), (3,)), ((2, 3), (3,)), ((3,), (2, 1))])
-def test_signs_and_numbers(given: tuple[tuple[int, ...], ...]) -> None:
+def test_sign_and_constant_rewrites_match_numpy(given: tuple[tuple[int, ...], ...]) -> None:
     assert wrong(arithmetic(), *given) == []
 
 
-def test_transposes_and_reductions() -> None:
+def test_transpose_and_reduction_rewrites_match_numpy() -> None:
     assert wrong(layout(), (2, 3, 4), ()) == []
 
 
 @pytest.mark.parametrize("other", [(), (4, 4), (2, 2, 2)])
-def test_reshapes_before_what_broadcasts(other: tuple[int, ...]) -> None:
+def test_reshape_rewrites_before_broadcasting_match_numpy(other: tuple[int, ...]) -> None:
     cases = [(name, body) for name, body in shapes() if _fits(body, other)]
     assert cases and wrong(iter(cases), (4,), other) == []
 

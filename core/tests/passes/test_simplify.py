@@ -68,17 +68,17 @@ def test_simplified_graphs_compute_the_same(graph: Graph, level: int, seed: int)
 
 @settings(max_examples=60)
 @given(random_graphs(max_nodes=12))
-def test_simplifying_twice_is_simplifying_once(graph: Graph) -> None:
+def test_simplified_graph_has_nothing_left_to_merge(graph: Graph) -> None:
     once = simplify(graph, 1)
     assert len(simplify(once, 0).nodes) == len(once.nodes)
 
 
-def test_negative_levels_mean_the_positive_ones() -> None:
+def test_negative_levels_equal_positive_ones() -> None:
     graph = graph_of(lambda x: x - x + tr.log(tr.exp(x)), f32(3))
     assert simplify(graph, -1).key == simplify(graph, 1).key
 
 
-def test_passes_are_checked_one_by_one_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mgb_verify_checks_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     from mgb.errors import GraphError
     from mgb.ir import Node
 
@@ -95,7 +95,7 @@ def test_passes_are_checked_one_by_one_on_demand(monkeypatch: pytest.MonkeyPatch
 # level 0
 
 
-def test_level_0_merges_and_folds_and_does_nothing_else() -> None:
+def test_level_0_only_merges_and_folds_constants() -> None:
     graph = at(0, lambda x: (x - x) * (Tensor(2.0) * 3.0) + (x - x), f32(3))
     assert names(graph) == ["sub", "mul", "add"]
     assert np.isnan(value(graph, [INF, 1, 2])[0])
@@ -139,7 +139,7 @@ IDENTITIES: list[tuple[str, Callable[[Tensor], Tensor], list[str]]] = [
 @pytest.mark.parametrize(
     ("function", "left"), [row[1:] for row in IDENTITIES], ids=[row[0] for row in IDENTITIES]
 )
-def test_identities(function: Callable[[Tensor], Tensor], left: list[str]) -> None:
+def test_algebraic_identities_are_simplified(function: Callable[[Tensor], Tensor], left: list[str]) -> None:
     graph = graph_of(function, f32(2, 3))
     simple = at(1, function, f32(2, 3))
     assert names(simple) == left
@@ -155,11 +155,11 @@ def test_identities_keep_the_broadcast_shape() -> None:
     np.testing.assert_array_equal(value(graph, [1, 2, 3], [[NAN], [1]]), [[1, 2, 3]] * 2)
 
 
-def test_whole_division_of_integers_by_one_is_nothing() -> None:
+def test_integer_floor_division_by_one_is_removed() -> None:
     assert names(at(1, lambda x: x // 1, Spec((3,), dtypes.int32))) == []
 
 
-def test_what_level_1_changes_for_special_values() -> None:
+def test_level_1_changes_results_for_special_values() -> None:
     def quotient(x: Tensor) -> Tensor:
         return (2.0 * x) / (2.0 * x)
 
@@ -174,7 +174,7 @@ def test_what_level_1_changes_for_special_values() -> None:
     assert value(at(1, lambda x: x - x, f32()), INF) == 0
 
 
-def test_tests_for_nan_stay() -> None:
+def test_isnan_is_not_simplified_away() -> None:
     graph = at(3, elementwise.isnan, f32(2))
     np.testing.assert_array_equal(value(graph, [NAN, 1.0]), [True, False])
 
@@ -183,7 +183,7 @@ def test_tests_for_nan_stay() -> None:
 
 
 @pytest.mark.parametrize("exponent", [2.0, 3.0, 0.5, -0.5, -1.0, -2.0, -3.0])
-def test_powers_by_a_constant(exponent: float) -> None:
+def test_constant_powers_are_expanded(exponent: float) -> None:
     graph = at(2, lambda x: tr.pow(x, exponent), f32(4))
     assert "pow" not in names(graph)
     x = np.array([0.3, 1.0, 2.5, 7.0])
@@ -192,11 +192,11 @@ def test_powers_by_a_constant(exponent: float) -> None:
     )
 
 
-def test_other_powers_stay() -> None:
+def test_other_powers_are_unchanged() -> None:
     assert names(at(2, lambda x: tr.pow(x, 2.5), f32(4))) == ["pow"]
 
 
-def test_negatives_are_absorbed() -> None:
+def test_negations_are_absorbed() -> None:
     assert names(at(2, lambda x, y: x + (-y), f32(3), f32(3))) == ["sub"]
     assert names(at(2, lambda x, y: x - (-y), f32(3), f32(3))) == ["add"]
     assert names(at(2, lambda x, y: (-x) * (-y), f32(3), f32(3))) == ["mul"]
@@ -221,7 +221,7 @@ CASTS = [
 
 
 @pytest.mark.parametrize(("source", "middle", "target", "left"), CASTS)
-def test_casts_that_lose_nothing_are_skipped(source: Any, middle: Any, target: Any, left: int) -> None:
+def test_lossless_casts_are_removed(source: Any, middle: Any, target: Any, left: int) -> None:
     def body(x: Tensor) -> Tensor:
         return primitives.cast(primitives.cast(x, dtype=middle), dtype=target)
 
@@ -230,7 +230,7 @@ def test_casts_that_lose_nothing_are_skipped(source: Any, middle: Any, target: A
 
 @pytest.mark.parametrize("source", [d for d in dtypes.DTYPES if d.itemsize <= 2])
 @pytest.mark.parametrize("target", dtypes.DTYPES)
-def test_exact_means_that_every_value_comes_back(source: np.dtype[Any], target: np.dtype[Any]) -> None:
+def test_exact_casts_preserve_every_value(source: np.dtype[Any], target: np.dtype[Any]) -> None:
     if source == dtypes.bool_:
         values = np.array([False, True])
     else:
@@ -250,11 +250,11 @@ def test_layout_ops_cancel() -> None:
     assert names(at(2, body, f32(2, 3, 4))) == []
 
 
-def test_a_transpose_of_ones_is_a_reshape() -> None:
+def test_transpose_of_length_one_axis_is_a_reshape() -> None:
     assert names(at(2, lambda x: layout.transpose(x, axes=(1, 0)) + 1.0, f32(1, 5)))[0] == "reshape"
 
 
-def test_transposes_reach_the_inputs_of_a_chain() -> None:
+def test_transposes_move_to_the_inputs_of_a_chain() -> None:
     def body(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         return tr.exp(layout.transpose((x + y) * 2.0, axes=(1, 0))) + z
 
@@ -266,11 +266,11 @@ def test_transposes_reach_the_inputs_of_a_chain() -> None:
     np.testing.assert_allclose(value(graph, x, y, z), np.exp((x + y).T * 2) + z, rtol=1e-5)
 
 
-def test_a_transpose_at_the_end_stays_there() -> None:
+def test_final_transpose_is_not_moved() -> None:
     assert names(at(2, lambda x: layout.transpose(tr.exp(x), axes=(1, 0)), f32(4, 3))) == ["exp", "transpose"]
 
 
-def test_a_reduction_comes_before_the_transpose_of_its_operand() -> None:
+def test_reduction_moves_before_the_transpose_of_its_operand() -> None:
     def body(x: Tensor) -> Tensor:
         return reduce.reduce_sum(layout.transpose(x, axes=(2, 0, 1)), axis=(0,))
 
@@ -282,7 +282,7 @@ def test_a_reduction_comes_before_the_transpose_of_its_operand() -> None:
     )
 
 
-def test_a_reduction_stays_with_those_who_read_the_transposed_value_too() -> None:
+def test_reduction_of_a_shared_transposed_value_is_not_moved() -> None:
     def body(x: Tensor) -> Tensor:
         turned = layout.transpose(x, axes=(1, 0))
         return turned / reduce.reduce_sum(turned, axis=(1,))
@@ -293,7 +293,7 @@ def test_a_reduction_stays_with_those_who_read_the_transposed_value_too() -> Non
     np.testing.assert_allclose(value(graph, x), x.T / x.T.sum(1, keepdims=True), rtol=1e-5)
 
 
-def test_element_wise_ops_compute_before_they_broadcast() -> None:
+def test_elementwise_ops_move_before_broadcasts() -> None:
     def body(x: Tensor, y: Tensor) -> Tensor:
         wide = layout.broadcast_to(x, shape=(4, 3))
         return tr.exp(wide) * 2.0 + layout.broadcast_to(y, shape=(4, 3))
@@ -303,7 +303,7 @@ def test_element_wise_ops_compute_before_they_broadcast() -> None:
     assert graph.outputs[0].spec.shape == (4, 3)
 
 
-def test_reshapes_move_behind_what_follows_a_reduction() -> None:
+def test_reshape_after_a_reduction_moves_behind_elementwise_ops() -> None:
     def body(x: Tensor, y: Tensor) -> Tensor:
         return layout.reshape(reduce.reduce_sum(x, axis=(1,)), shape=(4,)) * 2.0 - tr.exp(y)
 
@@ -313,7 +313,7 @@ def test_reshapes_move_behind_what_follows_a_reduction() -> None:
     np.testing.assert_allclose(value(graph, x, y), x.sum(1) * 2 - np.exp(y), rtol=1e-5, atol=1e-6)
 
 
-def test_reshapes_of_an_iota_make_another_iota() -> None:
+def test_reshape_of_an_iota_is_folded_away() -> None:
     def body() -> Tensor:
         return layout.reshape(primitives.iota(shape=(6,), dtype=dtypes.int32), shape=(2, 3)) + 1
 
@@ -330,7 +330,7 @@ def test_reductions_merge_and_drop_axes_of_length_one() -> None:
     assert names(at(2, lambda x: x * reduce.extent(x, axis=(0,)), f32(1, 3))) == []
 
 
-def test_places_stay_those_of_the_axes_that_were_folded() -> None:
+def test_argmax_indices_survive_simplification() -> None:
     x = np.random.default_rng(0).standard_normal((3, 4, 1, 5)).astype(np.float32)
     bodies: list[tuple[Callable[[Tensor], Tensor], Any]] = [
         (lambda x: argmax_(x, axis=(2,)), np.zeros((3, 4, 1, 5))),
@@ -365,7 +365,7 @@ def test_simplifying_a_long_graph_takes_linear_work() -> None:
     assert twice < 2.2 * short
 
 
-def test_a_number_gets_an_axis_by_its_reshape_alone() -> None:
+def test_reshape_adding_an_axis_to_a_scalar_is_not_removed() -> None:
     def body(x: Tensor) -> Tensor:
         return reduce.reduce_sum(layout.reshape(x / (x + 1.0), shape=(1,)), axis=(0,)) * x
 

@@ -59,7 +59,7 @@ def _other_shape(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @settings(max_examples=300)
 @given(chains())
-def test_views_are_numpys(graph: Graph) -> None:
+def test_views_match_numpy(graph: Graph) -> None:
     (x,) = graph.inputs
     arrays: dict[Node, Any] = {x: np.zeros(x.spec.shape, np.float32)}
     strides: dict[Node, Any] = {}
@@ -80,7 +80,7 @@ def test_views_are_numpys(graph: Graph) -> None:
             strides[node] = found
 
 
-def test_a_transposed_array_is_copied_when_it_is_reshaped() -> None:
+def test_reshape_of_a_transposed_array_copies() -> None:
     """And so counted: a program that keeps it has twice the memory of one that keeps the view."""
 
     def body(x: Tensor, *, copies: bool) -> Tensor:
@@ -101,7 +101,7 @@ def test_a_transposed_array_is_copied_when_it_is_reshaped() -> None:
 
 
 @pytest.mark.parametrize("shape", [(64, 256), (256, 64), (64 * 256, 1)])
-def test_a_reshape_that_copies_nothing_costs_nothing(shape: tuple[int, ...]) -> None:
+def test_reshape_without_copy_uses_no_extra_memory(shape: tuple[int, ...]) -> None:
     graph = graph_of(lambda x: layout.reshape(x * 2.0, shape=shape), Spec((64, 256), dtypes.float32))
     program = compile_program(graph, Options(0))
     assert sum(timeline_of(program.steps, program.simplified).nbytes) == 64 * 256 * 4

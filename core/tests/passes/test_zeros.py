@@ -38,12 +38,12 @@ def test_zeros_keep_their_sign(name: str) -> None:
         np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
 
 
-def test_fast_math_does_without() -> None:
+def test_fast_math_removes_adding_zero() -> None:
     traced = trace(lambda x: x + 0.0, fast_math=True)
     assert "add" not in traced.explain(tensor([1.0])).split("simplified")[1]
 
 
-def test_one_record_stacks_any_lengths() -> None:
+def test_stack_of_any_length_needs_no_retrace() -> None:
     layer = trace(lambda x: F.stack([x * 2, x + 1]))
     for batch in (9, 11, 13):
         array = np.ones((3, batch), np.float32)

@@ -26,7 +26,7 @@ def home(value: Any) -> str:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_what_a_module_shows_is_public(name: str) -> None:
+def test_dir_of_a_module_lists_only_public_names(name: str) -> None:
     module = importlib.import_module(name)
     shown = dir(module)
     assert len(shown) == len(set(shown)) and not {"annotations", "Any", "np"} & set(shown)
@@ -38,13 +38,13 @@ def test_what_a_module_shows_is_public(name: str) -> None:
     assert all(package.partition(".")[0] in ("mgb", "pluggy") for package in foreign.values()), foreign
 
 
-def test_what_functional_has_it_shows() -> None:
+def test_dir_of_functional_lists_all_its_functions() -> None:
     """Also what a module adds that is new in it."""
     made = {n: v for n, v in vars(mgb.functional).items() if callable(v) and not n.startswith("_")}
     assert set(made) <= set(dir(mgb.functional))
 
 
-def test_many_modules_are_looked_at() -> None:
+def test_checked_modules_include_the_main_ones() -> None:
     assert {"mgb.functional", "mgb.random", "mgb.jit", "mgb.module", "mgb.linalg"} <= set(MODULES)
     assert "normal" in dir(mgb.random) and "shr" not in dir(mgb.random) and "Any" not in dir(mgb)
     assert "bool_" in dir(mgb.dtypes) and {"ShapeError", "LinAlgError"} <= set(dir(mgb.errors))

@@ -37,7 +37,7 @@ def mypy(*files: Path) -> list[tuple[str, int, str]]:
     return [(Path(file).name, int(line), code) for file, line, code in found]
 
 
-def test_mypy_sees_what_is_given_and_what_is_wrong() -> None:
+def test_mypy_reports_exactly_the_wrong_lines_of_the_sample() -> None:
     assert len(WRONG) == 8
     assert {line: code for _, line, code in mypy(SAMPLE)} == WRONG
 
@@ -59,7 +59,7 @@ def samples(folder: Path) -> list[Path]:
     return files
 
 
-def test_mypy_passes_examples_and_decorators_of_the_documentation(tmp_path: Path) -> None:
+def test_mypy_accepts_examples_and_documented_decorators(tmp_path: Path) -> None:
     assert mypy(*samples(tmp_path)) == []
 
 
@@ -68,7 +68,7 @@ UNTYPED = {"array_api", "parallel"}
 
 
 @pytest.mark.slow  # half a minute
-def test_pyright_agrees(tmp_path: Path) -> None:
+def test_pyright_agrees_with_mypy(tmp_path: Path) -> None:
     """It finds the same lines of the sample wrong, and none of the examples and decorators."""
     if find_spec("pyright") is None:
         pytest.skip("pyright is not installed: pip install 'pyright[nodejs]'")

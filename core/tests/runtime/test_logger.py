@@ -8,7 +8,7 @@ import mgb
 import pytest
 
 
-def test_loggers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_loggers_print_once_and_respect_the_level(capsys: pytest.CaptureFixture[str]) -> None:
     logger = mgb.get_logger("of a test")
     assert mgb.get_logger("of a test") is logger
     logger.info("a step")

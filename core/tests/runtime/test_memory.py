@@ -49,7 +49,7 @@ def test_size_class(nbytes: int) -> None:
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 5), (7,), (33, 1025), (1 << 20,), LARGE])
 @pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.int64, ml_dtypes.bfloat16])
-def test_empty(shape: tuple[int, ...], dtype: type) -> None:
+def test_empty_returns_aligned_writable_arrays(shape: tuple[int, ...], dtype: type) -> None:
     array = memory.empty(shape, np.dtype(dtype))
     assert (array.shape, array.dtype, type(array)) == (shape, np.dtype(dtype), np.ndarray)
     assert array.flags.c_contiguous and array.flags.writeable
@@ -59,7 +59,7 @@ def test_empty(shape: tuple[int, ...], dtype: type) -> None:
     assert (array == 1).all()
 
 
-def test_large_memory_begins_near_a_large_page() -> None:
+def test_large_allocations_start_near_a_large_page_boundary() -> None:
     arrays = [memory.empty((count, memory.LARGE_PAGE), np.dtype(np.uint8)) for count in (1, 1, 3, 4)]
     offsets = [address(array) % memory.LARGE_PAGE for array in arrays]
     assert all(offset < memory.PLACES * memory.STEP for offset in offsets)
@@ -69,7 +69,7 @@ def test_large_memory_begins_near_a_large_page() -> None:
         assert (array == 7).all()
 
 
-def test_memory_is_used_again() -> None:
+def test_freed_memory_is_reused() -> None:
     before = memory.stats()
     first = memory.empty(LARGE, FLOAT)
     place = address(first)
@@ -96,7 +96,7 @@ def test_memory_is_used_again() -> None:
         lambda a: np.broadcast_to(a, (2, *a.shape)),
     ],
 )
-def test_views_keep_the_memory(view: object) -> None:
+def test_views_keep_memory_alive(view: object) -> None:
     live = memory.stats().live
     array = memory.empty(LARGE, FLOAT)
     kept = view(array)  # type: ignore[operator]
@@ -110,7 +110,7 @@ def test_views_keep_the_memory(view: object) -> None:
     assert memory.stats().live == live
 
 
-def test_the_pool_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_POOL_BYTES", str(3 << 20))
     arrays = [memory.empty(LARGE, FLOAT) for _ in range(5)]
     del arrays
@@ -133,13 +133,13 @@ class Holder:
         self.nbytes = 0
 
 
-def test_empty_cache_releases_holders() -> None:
+def test_empty_cache_releases_idle_buffers() -> None:
     holder = Holder(7)
     memory.empty_cache()
     assert holder.nbytes == 0
 
 
-def test_trim_releases_who_was_not_needed_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trim_releases_least_recently_used_buffers_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_POOL_BYTES", "100")
     holders = [Holder(nbytes) for nbytes in (10, 60, 20, 30)]
     memory.trim()
@@ -172,7 +172,7 @@ def test_threads_never_share_an_array() -> None:
     assert memory.stats().live == live
 
 
-def test_memory_of_a_cycle_comes_back() -> None:
+def test_memory_in_a_reference_cycle_is_reclaimed() -> None:
     live = memory.stats().live
     cycle: list[object] = [memory.empty(LARGE, FLOAT)]
     cycle.append(cycle)
@@ -193,7 +193,7 @@ def fresh(pooled: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_one_owner_is_alone(pooled: bool) -> None:
+def test_single_owner_is_detected(pooled: bool) -> None:
     owner = Owner(fresh(pooled))
     assert ownership.owned_alone([owner.array], 0)
     assert ownership.owned_alone((np.ones(3), owner.array), 1)
@@ -214,7 +214,7 @@ HOLDERS = [
 
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("hold", HOLDERS)
-def test_a_second_holder_is_seen(pooled: bool, hold: object) -> None:
+def test_second_reference_is_detected(pooled: bool, hold: object) -> None:
     owner = Owner(fresh(pooled))
     kept = hold(owner.array)  # type: ignore[operator]
     assert not ownership.owned_alone([owner.array], 0)
@@ -223,12 +223,12 @@ def test_a_second_holder_is_seen(pooled: bool, hold: object) -> None:
     assert ownership.owned_alone([owner.array], 0)
 
 
-def test_the_same_array_twice_is_not_alone() -> None:
+def test_array_listed_twice_is_not_solely_owned() -> None:
     owner = Owner(fresh(True))
     assert not ownership.owned_alone([owner.array, owner.array], 0)
 
 
-def test_views_and_odd_layouts_are_not_owned() -> None:
+def test_views_and_non_contiguous_or_read_only_arrays_are_not_owned() -> None:
     base = np.ones((4, 4), FLOAT)
     assert not ownership.owned_alone([base[1:]], 0)
     assert not ownership.owned_alone([np.asfortranarray(base)], 0)
@@ -237,7 +237,7 @@ def test_views_and_odd_layouts_are_not_owned() -> None:
     assert not ownership.owned_alone([locked], 0)
 
 
-def test_numpy_of_a_tensor_is_seen() -> None:
+def test_numpy_export_and_detach_count_as_references() -> None:
     parameter = tensor([1.0, 2.0])
     assert ownership.owned_alone([parameter._data], 0)
     seen = parameter.numpy()
@@ -284,7 +284,7 @@ def test_updates_stay_in_place(pooled: bool, count: int) -> None:
 
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("hold", HOLDERS)
-def test_updates_see_a_second_holder(pooled: bool, hold: object) -> None:
+def test_update_with_a_second_reference_allocates_new_memory(pooled: bool, hold: object) -> None:
     owners = [Owner(fresh(pooled)) for _ in range(3)]
     updates, places = updates_of(owners)
     for _ in range(2):
@@ -297,7 +297,7 @@ def test_updates_see_a_second_holder(pooled: bool, hold: object) -> None:
         assert written(updates, owners) == places
 
 
-def test_updates_see_two_owners_of_one_array() -> None:
+def test_updates_of_two_owners_of_one_array_do_not_alias() -> None:
     owners = [Owner(fresh(True)) for _ in range(2)]
     updates, _ = updates_of(owners)
     owners[0].array = owners[1].array
@@ -305,7 +305,7 @@ def test_updates_see_two_owners_of_one_array() -> None:
     assert first != second
 
 
-def test_seen_keeps_nothing_alive() -> None:
+def test_seen_does_not_keep_arrays_alive() -> None:
     seen = ownership.Seen()
     arrays = np.ones(3), np.ones(3)
     assert not seen.same(arrays) and not seen.same(())
@@ -316,7 +316,7 @@ def test_seen_keeps_nothing_alive() -> None:
     assert gone() is None and not seen.same(arrays)
 
 
-def test_seen_is_not_deceived_by_an_address_that_is_used_again() -> None:
+def test_seen_ignores_new_arrays_at_reused_addresses() -> None:
     seen, first = ownership.Seen(), np.ones(3)
     seen.remember((first,))
     places = {id(first)}

@@ -73,14 +73,14 @@ def test_round_trip(nest):
 
 
 @pytest.mark.parametrize("dtype", dtypes.DTYPES, ids=str)
-def test_every_dtype_and_class(tmp_path, dtype):
+def test_round_trip_of_every_dtype_and_class(tmp_path, dtype):
     array = np.arange(6).reshape(2, 3).astype(dtype)
     nest = {"t": Tensor(array, dtype=dtype), "p": Parameter(array, dtype=dtype), "a": array}
     save(nest, tmp_path / "x.safetensors")
     same(load(tmp_path / "x.safetensors"), nest)
 
 
-def test_names_that_meet_are_kept_apart():
+def test_colliding_names_are_distinguished():
     nest = {"a": {"b": np.array([1])}, "a.b": np.array([2]), 0: np.array([3]), "0": np.array([4])}
     file = io.BytesIO()
     save(nest, file)
@@ -88,13 +88,13 @@ def test_names_that_meet_are_kept_apart():
     same(load(file), nest)
 
 
-def test_values_that_are_not_contiguous(tmp_path):
+def test_non_contiguous_arrays_are_saved(tmp_path):
     array = np.arange(12.0).reshape(3, 4).T[::2]
     save(array, str(tmp_path / "x"))
     np.testing.assert_array_equal(load(str(tmp_path / "x")), array)
 
 
-def test_the_file_is_a_safetensors_file(tmp_path):
+def test_saved_file_is_a_safetensors_file(tmp_path):
     """Read back by the format's own words: little-endian length, JSON, bytes."""
     array = np.array([[1.5, -2.0]], np.float32)
     save({"layer": {"weight": Tensor(array)}}, tmp_path / "x")
@@ -107,7 +107,7 @@ def test_the_file_is_a_safetensors_file(tmp_path):
     assert content[8 + length :] == array.tobytes()
 
 
-def test_the_safetensors_package_reads_our_files_and_we_its(tmp_path):
+def test_files_are_interchangeable_with_the_safetensors_package(tmp_path):
     theirs = pytest.importorskip("safetensors.numpy")
     arrays = {"w": np.ones((2, 3), np.float32), "n": np.array(7, np.int64), "e": np.zeros((0, 2), np.float16)}
     save(arrays, tmp_path / "ours")
@@ -122,7 +122,7 @@ def written(nest):
     return file.getvalue()
 
 
-def test_a_file_cut_short_at_any_byte():
+def test_truncated_file_raises():
     content = written({"a": np.arange(3), "b": [1, Tensor([1.0, 2.0])]})
     for size in range(len(content)):
         with pytest.raises(FileFormatError):
@@ -130,7 +130,7 @@ def test_a_file_cut_short_at_any_byte():
 
 
 @pytest.mark.parametrize("flip", [1, 2, 4, 0x20, 0x80, 0xFF])
-def test_a_changed_byte_never_gives_other_data(flip):
+def test_corrupted_byte_never_loads_wrong_data(flip):
     nest = {"a": np.arange(3), "b": [1, 2.5]}
     content = written(nest)
     refused = 0
@@ -158,7 +158,7 @@ def test_a_changed_byte_never_gives_other_data(flip):
         struct.pack("<Q", 56) + b'{"a":{"dtype":"Q32","shape":[1],"data_offsets":[0,4]}}  ' + bytes(4),
     ],
 )
-def test_damaged_files(tmp_path, content):
+def test_damaged_files_raise(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(FileFormatError, match=r"cannot load .*damaged or was not written by mgb\.save"):
         load(tmp_path / "x")
@@ -167,13 +167,13 @@ def test_damaged_files(tmp_path, content):
 @pytest.mark.parametrize(
     "thing", [object(), {"a": [1, {2}]}, {(1, 2): 3}, {"f": save}, 1j, np.array(["text"])]
 )
-def test_what_cannot_be_saved(tmp_path, thing):
+def test_unsupported_values_raise(tmp_path, thing):
     with pytest.raises(TypeError, match="cannot save"):
         save(thing, tmp_path / "x")
     assert not os.listdir(tmp_path)
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     save({"a": 1}, tmp_path / "x")
 
     def fail(*_args):
@@ -186,13 +186,13 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert load(tmp_path / "x") == {"a": 1}
 
 
-def test_the_file_has_the_usual_permissions(tmp_path):
+def test_saved_file_has_default_permissions(tmp_path):
     save({"a": 1}, tmp_path / "x")
     (tmp_path / "y").touch()
     assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
 
 
-def test_where_tensors_go():
+def test_map_location_sets_the_device_of_tensors():
     file = io.BytesIO()
     save({"a": Tensor([1.0], device="cpu1"), "b": [Parameter([2.0], device="xpu3:1"), np.ones(2)]}, f=file)
 
@@ -213,7 +213,7 @@ def test_where_tensors_go():
             found(wrong)
 
 
-def test_a_wrong_map_location_is_told_from_a_damaged_file():
+def test_invalid_map_location_raises_its_own_error():
     file = io.BytesIO()
     save({"a": Tensor([1.0]), "b": Tensor([2.0], device="cpu1")}, file)
 
@@ -234,7 +234,7 @@ def test_a_wrong_map_location_is_told_from_a_damaged_file():
     assert found(lambda _name: None)["b"].device == "xpux:0"
 
 
-def test_a_file_that_does_not_say_where_tensors_were():
+def test_file_without_device_entries_loads():
     """As they were written before: the tree of a Tensor had two entries."""
     array = np.arange(3, dtype=np.float32)
     header = {"w": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
@@ -246,7 +246,7 @@ def test_a_file_that_does_not_say_where_tensors_were():
     assert (got.device, got.tolist()) == ("cpu4:0", [0, 1, 2])
 
 
-def test_a_module_is_saved_by_its_state():
+def test_saving_a_module_raises_and_suggests_state_dict():
     with pytest.raises(
         TypeError, match=r"cannot save net: a Linear is no tensor and no number; save its state_dict"
     ):

@@ -78,7 +78,8 @@ def exact(other: Any) -> Any:
 
 
 def truth(x: np.ndarray, steps: list[tuple[Callable[..., Any], Any]]) -> np.ndarray:
-    return computed(x, [(word, exact(other)) for word, other in steps])
+    with np.errstate(all="ignore"):
+        return computed(x, [(word, exact(other)) for word, other in steps])
 
 
 def well_conditioned(x: np.ndarray, steps: list[tuple[Callable[..., Any], Any]]) -> bool:

@@ -66,7 +66,7 @@ def arrays_in(shape: tuple[int, ...], key: Any) -> tuple[np.ndarray[Any, Any], n
 
 @settings(max_examples=400)
 @given(shapes_and_keys())
-def test_getitem_is_numpys(case: tuple[tuple[int, ...], Any]) -> None:
+def test_getitem_matches_numpy(case: tuple[tuple[int, ...], Any]) -> None:
     shape, key = case
     both = arrays_in(shape, key)
     if both is None:
@@ -81,7 +81,7 @@ def test_getitem_is_numpys(case: tuple[tuple[int, ...], Any]) -> None:
 
 @settings(max_examples=300)
 @given(shapes_and_keys(), st.sampled_from(["scalar", "full", "row"]))
-def test_setitem_is_numpys(case: tuple[tuple[int, ...], Any], form: str) -> None:
+def test_setitem_matches_numpy(case: tuple[tuple[int, ...], Any], form: str) -> None:
     shape, key = case
     both = arrays_in(shape, key)
     if both is None:
@@ -100,7 +100,7 @@ def test_setitem_is_numpys(case: tuple[tuple[int, ...], Any], form: str) -> None
     np.testing.assert_array_equal(t.numpy(), want)
 
 
-def test_an_index_may_be_a_tensor() -> None:
+def test_tensor_can_be_an_index() -> None:
     x = numbers(4, 3)
     t = Tensor(x, dtype="float64")
     np.testing.assert_array_equal(t[Tensor([2, -1])].numpy(), x[[2, -1]])
@@ -122,12 +122,12 @@ def test_an_index_may_be_a_tensor() -> None:
         (np.ones(3, bool), "a mask of length 3 does not match axis 0 of length 4"),
     ],
 )
-def test_what_is_no_index_raises(key: Any, message: str) -> None:
+def test_invalid_index_raises(key: Any, message: str) -> None:
     with pytest.raises(IndexError, match=message):
         Tensor(numbers(4, 3))[key]
 
 
-def test_setitem_refuses_a_value_that_does_not_broadcast() -> None:
+def test_setitem_rejects_value_that_does_not_broadcast() -> None:
     t = Tensor(numbers(4, 3))
     with pytest.raises(ShapeError, match=r"\(2,\) does not broadcast to the 3 places of .* shape \(3,\)"):
         t[0] = [1.0, 2.0]
@@ -140,14 +140,14 @@ def test_setitem_keeps_the_dtype() -> None:
     np.testing.assert_array_equal(t.numpy(), [1, 7, 3])
 
 
-def test_a_mask_that_only_chooses_is_not_read() -> None:
+def test_masked_scalar_assignment_is_traced_as_where() -> None:
     graph = graph_of(
         lambda x, m: updated(x, m, 0.0), Spec((3, 2), np.dtype("float32")), Spec((3,), np.dtype("bool"))
     )
     assert [n.op.name for n in graph.nodes if n.op.name == "where"] == ["where"]
 
 
-def test_the_same_key_has_the_same_meaning_in_a_graph() -> None:
+def test_indexing_in_a_graph_has_the_shape_of_numpy() -> None:
     key = (slice(None, None, -1), None, [0, 2], 1)
     graph = graph_of(lambda x: x[key], Spec((4, 3, 2), np.dtype("float32")))
     assert graph.outputs[0].spec.shape == np.zeros((4, 3, 2))[key].shape
@@ -178,7 +178,7 @@ def test_gradients_of_getitem_and_setitem(key: Any, check_gradient: Any) -> None
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
 @pytest.mark.parametrize("shape", [(4, 300), (1200,)])
-def test_many_values_are_added_to_rows(dtype: str, shape: tuple[int, ...]) -> None:
+def test_index_add_matches_numpy_add_at(dtype: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
     x, value = ((rng.standard_normal(s) * 9).astype(dtype) for s in ((50, 64), (*shape, 64)))
     rows = rng.integers(-50, 50, shape).astype(np.int32)
@@ -194,7 +194,7 @@ def test_many_values_are_added_to_rows(dtype: str, shape: tuple[int, ...]) -> No
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])
-def test_elements_are_repeated_along_each_axis(times: int) -> None:
+def test_repeat_matches_numpy_along_each_axis(times: int) -> None:
     x = numbers(6, 4).astype(np.float32)
     for axis in (0, 1, None):
         np.testing.assert_array_equal(F.repeat(Tensor(x), times, axis).numpy(), np.repeat(x, times, axis))
@@ -202,7 +202,7 @@ def test_elements_are_repeated_along_each_axis(times: int) -> None:
 
 @pytest.mark.parametrize("shape", [(40, 300), (3, 40, 300), (40, 20, 20), (0, 300), (1, 400)])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
-def test_running_sums_along_any_axis_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
+def test_cumsum_matches_numpy_along_each_axis(shape: tuple[int, ...], dtype: str) -> None:
     x = (np.random.default_rng(5).standard_normal(shape) * 9).astype(dtype)
     for axis in range(len(shape)):
         for each in (x, x[..., ::-1]):
@@ -210,7 +210,7 @@ def test_running_sums_along_any_axis_are_numpys(shape: tuple[int, ...], dtype: s
             np.testing.assert_array_equal(F.cumsum(Tensor(each), axis).numpy(), wanted)
 
 
-def test_results_of_transposed_operands_are_row_major() -> None:
+def test_index_add_and_unslice_return_row_major_results() -> None:
     x = Tensor(numbers(3, 5)).T
     for found in (
         index_add(x, Tensor([1.0]), Tensor([0]), axes=(0,), place=0),
@@ -233,7 +233,7 @@ def test_gradients_of_the_index_ops(check_gradient: Any) -> None:
 
 @given(st.integers(0, 2), st.data())
 @settings(max_examples=50)
-def test_gather_is_take_along_axis(axis: int, data: Any) -> None:
+def test_gather_and_scatter_match_numpy_along_axis(axis: int, data: Any) -> None:
     x = numbers(3, 2, 4)
     form = list(x.shape)
     form[axis] = data.draw(st.integers(0, 5))
@@ -249,7 +249,7 @@ def test_gather_is_take_along_axis(axis: int, data: Any) -> None:
     np.testing.assert_array_equal(F.scatter(t, axis, Tensor(index), F.zeros(tuple(form))).numpy(), want)
 
 
-def test_gather_names_what_does_not_fit() -> None:
+def test_gather_rejects_bad_index_shape_and_range() -> None:
     with pytest.raises(ShapeError, match="gather"):
         F.gather(Tensor(numbers(2, 3)), 0, Tensor([0, 1]))
     with pytest.raises(IndexError, match="out of bounds"):
@@ -265,7 +265,7 @@ def test_one_hot() -> None:
         F.one_hot(Tensor([0.5]), 3)
 
 
-def test_indexing_one_hot_picks_and_keeps_infinities_out() -> None:
+def test_indexing_one_hot_ignores_unpicked_infinities() -> None:
     x = np.array([[1.0, np.inf, 3.0], [np.nan, 5.0, 6.0]])
     got = F.indexing_one_hot(Tensor(x), Tensor([2, 1]))
     np.testing.assert_array_equal(got.numpy(), [3.0, 5.0])
@@ -274,7 +274,7 @@ def test_indexing_one_hot_picks_and_keeps_infinities_out() -> None:
         F.indexing_one_hot(Tensor(x), Tensor([2, 1, 0]))
 
 
-def test_value_dependent_shapes() -> None:
+def test_cond_take_and_non_zero() -> None:
     x = np.array([[0.0, 1.0], [2.0, 0.0]])
     t = Tensor(x)
     values, places = F.cond_take(t > 0, t)
@@ -286,7 +286,7 @@ def test_value_dependent_shapes() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
-def test_large_picks_and_concatenations_are_numpys(dtype: str) -> None:
+def test_large_indexing_and_concatenation_match_numpy(dtype: str) -> None:
     """On memory that was used before: indices from the end, of any shape, along any axis; out of range."""
     rng = np.random.default_rng(4)
     index = rng.integers(-70, 70, (40, 20))

@@ -19,7 +19,7 @@ from mgb.tensor import Parameter, Tensor
 X = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
 
 
-def test_tensor_is_the_class_itself() -> None:
+def test_mgb_tensor_is_the_tensor_class() -> None:
     assert isinstance(mgb.tensor([1.0]), mgb.tensor) and isinstance(Parameter([1.0]), mgb.tensor)
     assert mgb.tensor([1.0], format="nhwc").format == "nhwc"
 
@@ -28,7 +28,7 @@ def twins(t: Tensor) -> list[Tensor]:
     return [copy.copy(t), copy.deepcopy(t), pickle.loads(pickle.dumps(t))]
 
 
-def test_a_tensor_without_a_name_has_an_empty_one() -> None:
+def test_unnamed_tensor_has_an_empty_name() -> None:
     t = Tensor([1.0])
     assert t.name == (t * 2).name == t.detach().name == Tensor(t).name == ""
     t.name = "x"
@@ -36,7 +36,7 @@ def test_a_tensor_without_a_name_has_an_empty_one() -> None:
     assert all(twin.name == "x" for twin in twins(t))
 
 
-def test_the_format_of_a_tensor_can_be_set() -> None:
+def test_tensor_format_can_be_set() -> None:
     t = Tensor(X)
     assert t.format == (t * 2).format == "default"
     t.format = "nhwc"
@@ -49,7 +49,7 @@ def test_the_format_of_a_tensor_can_be_set() -> None:
         t.format = "nc4hw4"
 
 
-def test_parameters_take_attributes() -> None:
+def test_parameter_attributes_survive_copies() -> None:
     layer = M.Linear(2, 3)
     layer.weight.is_bias, layer.bias.is_bias = False, True
     assert [p.is_bias for p in layer.parameters()] == [False, True]  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def test_parameters_take_attributes() -> None:
     assert layer.bias.is_bias
 
 
-def test_shape_errors_are_errors_of_values_and_of_running() -> None:
+def test_shape_error_is_a_value_error_and_a_runtime_error() -> None:
     for kind in (ValueError, RuntimeError):
         with pytest.raises(kind):
             Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
@@ -75,19 +75,19 @@ def test_shape_errors_are_errors_of_values_and_of_running() -> None:
     [("cpu:0", "cpu0:0"), ("cpu:2", "cpu0:2"), ("gpu:0", "gpu0:0"), ("xpu", "xpux:0"), ("xpu:0", "xpu0:0"),
      ("cpux", "cpux:0"), ("cpu1", "cpu1:0"), ("gpux:3", "gpu0:3"), ("xpux", "xpux:0")],
 )  # fmt: skip
-def test_names_of_devices(name: str, canonical: str) -> None:
+def test_device_names_are_canonicalized(name: str, canonical: str) -> None:
     assert device.canonical(name) == canonical
     if "gpu" not in name:
         assert F.linspace(1, 9, 8, device=name).device == canonical
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu", "cpu:", "xpux:", ":0", "cpu0:x"])
-def test_names_of_no_devices(name: str) -> None:
+def test_invalid_device_names_raise(name: str) -> None:
     with pytest.raises(DeviceError, match="is not a device"):
         device.canonical(name)
 
 
-def test_a_device_is_equal_to_each_of_its_names() -> None:
+def test_device_equals_each_of_its_names() -> None:
     t, other = Tensor([1.0]), Tensor([1.0], device="cpu1")
     assert t.device == "xpux" and t.device == "xpux:0" and t.device == device.HOST
     assert "xpux".__eq__(t.device) is False and t.device in ("xpux",)  # from the left, too
@@ -103,7 +103,7 @@ def test_a_device_is_equal_to_each_of_its_names() -> None:
     assert mgb.load(saved) == {"where": "xpux:0"}
 
 
-def test_ops_on_a_device_by_its_own_name() -> None:
+def test_creation_ops_accept_the_device_of_a_tensor() -> None:
     """What is made there meets it, and is recorded as if the name had been written out."""
     t = Tensor([[3.0, 1.0], [2.0, 4.0]], device="cpu1")
     made = [
@@ -145,7 +145,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_keys(name: str) -> None:
+def test_tuple_and_bool_keys_match_numpy(name: str) -> None:
     key = KEYS[name]
     np.testing.assert_array_equal(Tensor(X)[key].numpy(), X[key])
     changed, want = Tensor(X), X.copy()
@@ -157,7 +157,7 @@ def test_keys(name: str) -> None:
         np.testing.assert_array_equal(changed.numpy(), want)
 
 
-def test_numpys_assertions_take_tensors() -> None:
+def test_numpy_testing_functions_accept_tensors() -> None:
     t = Tensor([1.0, 2.0])
     np.testing.assert_almost_equal(Tensor(1.0), 1.0)
     np.testing.assert_almost_equal(t, [1.0, 2.0])
@@ -169,7 +169,7 @@ def test_numpys_assertions_take_tensors() -> None:
             wrong()
 
 
-def test_pad_takes_its_mode_in_capitals() -> None:
+def test_pad_accepts_upper_case_mode() -> None:
     for mode in ("constant", "edge", "reflect"):
         want = np.pad(X, ((2, 1), (1, 0), (0, 1)), mode)
         np.testing.assert_array_equal(

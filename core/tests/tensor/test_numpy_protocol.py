@@ -47,7 +47,7 @@ def test_integer_ufuncs(name: str) -> None:
     np.testing.assert_array_equal(np.invert(Tensor(i)).numpy(), ~i)
 
 
-def test_they_are_traced_and_differentiated() -> None:
+def test_numpy_functions_are_traced_and_differentiated() -> None:
     graph = graph_of(lambda x: np.sum(np.tanh(x) * Y), Spec((3, 4), np.dtype("float32")))
     assert [n.op.name for n in graph.nodes if n.inputs] == ["tanh", "mul", "reduce_sum", "reshape"]
     x = Tensor(X)
@@ -71,12 +71,12 @@ def test_they_are_traced_and_differentiated() -> None:
         (lambda t: np.packbits(t), "np.packbits"),
     ],
 )
-def test_what_is_missing_says_what_to_do(call: Callable[[Any], Any], name: str) -> None:
+def test_unsupported_call_error_suggests_numpy_conversion(call: Callable[[Any], Any], name: str) -> None:
     with pytest.raises(TypeError, match=rf"{name} does not take a Tensor: .*\.numpy\(\)"):
         call(Tensor(X))
 
 
-def test_out() -> None:
+def test_out_argument_is_written_and_returned() -> None:
     t = Tensor(X)
     out = Tensor(Y)
     assert np.add(t, 1.0, out=out) is out
@@ -86,7 +86,7 @@ def test_out() -> None:
         array += t
 
 
-def test_out_that_nobody_else_holds() -> None:
+def test_out_argument_without_other_references() -> None:
     x = Tensor(X)
     np.testing.assert_array_equal(np.add(x, 1, out=F.zeros((3, 4))).numpy(), X + 1)
     product = np.matmul(x, x.T, out=F.zeros((3, 3)))
@@ -95,7 +95,7 @@ def test_out_that_nobody_else_holds() -> None:
     np.testing.assert_array_equal(x.numpy(), X)
 
 
-def test_out_of_integers_keeps_its_dtype() -> None:
+def test_integer_out_argument_keeps_its_dtype() -> None:
     out = Tensor([5])
     assert np.add(out, Tensor([2**32 + 1], dtype="int64"), out=out) is out
     want = np.array([5], np.int32)
@@ -103,7 +103,7 @@ def test_out_of_integers_keeps_its_dtype() -> None:
     assert (out.dtype, out.tolist()) == (want.dtype, want.tolist())
 
 
-def test_numpy_scalars_and_arrays_give_way() -> None:
+def test_operators_with_numpy_operands_return_tensors() -> None:
     t = Tensor(X)
     for got in (np.float32(2) * t, np.full(4, 2.0) * t, F.mul([[2.0]], t)):
         assert isinstance(got, Tensor)

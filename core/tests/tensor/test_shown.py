@@ -49,7 +49,7 @@ def network() -> M.Module:
 # texts of objects
 
 
-def test_optimizers() -> None:
+def test_optimizer_repr() -> None:
     net = M.Linear(3, 2)
     assert repr(optim.SGD(net.parameters(), lr=0.1)) == (
         "SGD(2 parameters of 8 numbers, lr=0.1, momentum=0.0, weight_decay=0.0, nesterov=False)"
@@ -62,7 +62,7 @@ def test_optimizers() -> None:
     ]
 
 
-def test_grad_managers() -> None:
+def test_grad_manager_repr() -> None:
     manager = GradManager().attach(M.Linear(3, 2).parameters())
     kept = M.Linear(3, 2)
     manager.attach(kept.parameters())
@@ -71,7 +71,7 @@ def test_grad_managers() -> None:
         assert repr(manager) == "GradManager(2 tensors attached, recording)"
 
 
-def test_traced_functions() -> None:
+def test_traced_function_repr() -> None:
     class Steps:
         @trace(symbolic=True)
         def step(self, x):
@@ -90,7 +90,7 @@ def test_traced_functions() -> None:
     assert re.fullmatch(r"<trace of .*Steps.step, symbolic=True: not called> of a Steps", repr(Steps().step))
 
 
-def test_a_loaded_model_is_seen_in_a_module(tmp_path: Path) -> None:
+def test_module_repr_shows_a_loaded_model(tmp_path: Path) -> None:
     def double(x):
         return x * 2
 
@@ -104,7 +104,7 @@ def test_a_loaded_model_is_seen_in_a_module(tmp_path: Path) -> None:
 # summaries
 
 
-def test_a_summary_counts_each_parameter_once() -> None:
+def test_summary_counts_each_parameter_once() -> None:
     net = network()
     found = net.summary()
     assert found.parameters == sum(p.size for p in net.parameters()) == 4 * 9 + 4 + 8 + 1450
@@ -114,7 +114,7 @@ def test_a_summary_counts_each_parameter_once() -> None:
     assert "output" not in text and "1,498 parameters" in text and repr(found) == text
 
 
-def test_a_summary_of_a_call() -> None:
+def test_summary_with_an_input_shows_output_shapes() -> None:
     net, x = network(), mgb.random.normal(size=(2, 1, 8, 8))
     net[1].training = False
     before = net.state_dict()
@@ -135,7 +135,7 @@ def test_a_summary_of_a_call() -> None:
     assert not any(m._forward_hooks for m in net.modules())
 
 
-def test_depths_of_a_summary() -> None:
+def test_summary_depths() -> None:
     net = M.Sequential(M.Sequential(M.Linear(2, 2)))
     assert [(layer.name, layer.depth) for layer in net.summary().layers] == [("", 0), ("0", 1), ("0", 2)]
 
@@ -143,7 +143,7 @@ def test_depths_of_a_summary() -> None:
 # notebooks
 
 
-def test_html_of_everything() -> None:
+def test_html_reprs_are_well_formed() -> None:
     x = mgb.tensor(np.arange(6).reshape(2, 3))
     assert "Tensor of shape (2, 3), int32 on" in Balanced(x._repr_html_()).text
     assert "[0, 1, 2]" in Balanced(x._repr_html_()).text
@@ -166,7 +166,7 @@ def test_html_of_everything() -> None:
 
 
 @pytest.mark.parametrize("way", [trace, partial_trace, xla_trace])
-def test_a_wrong_backend_is_an_error_where_it_is_named(way: Any) -> None:
+def test_unknown_backend_raises_at_decoration(way: Any) -> None:
     with pytest.raises(UnknownBackendError, match="no backend is called 'nvrct'; did you mean 'nvrtc'"):
         way(lambda x: x, backend="NVRCT")
     with pytest.raises(UnknownBackendError, match="'numba'"):
@@ -177,7 +177,7 @@ def test_a_wrong_backend_is_an_error_where_it_is_named(way: Any) -> None:
 # files that are none
 
 
-def test_what_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
+def test_saving_to_a_pipe_does_not_replace_it(tmp_path: Path) -> None:
     pipe, read = tmp_path / "pipe", list[bytes]()
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))

@@ -75,7 +75,7 @@ def test_operators_on_bools(op: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("op", [*BITS, operator.lshift, operator.rshift], ids=lambda f: f.__name__)
-def test_bits_of_floats_are_refused(op: Callable[..., Any]) -> None:
+def test_bitwise_operators_on_floats_raise(op: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match="integers"):
         op(Tensor([1.0]), Tensor([1.0]))
     with pytest.raises(TypeError, match="integers"):
@@ -85,7 +85,7 @@ def test_bits_of_floats_are_refused(op: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     "op", [*ARITHMETIC, *COMPARISONS, operator.pow, operator.mod], ids=lambda f: f.__name__
 )
-def test_scalars_on_either_side(op: Callable[..., Any]) -> None:
+def test_operators_with_scalars_on_either_side(op: Callable[..., Any]) -> None:
     a = np.array([1.0, 2.5, 4.0], np.float32)
     same(op(Tensor(a), 2), op(a, 2), rtol=1e-6)
     same(op(3.0, Tensor(a)), op(np.float32(3.0), a), rtol=1e-6)
@@ -105,7 +105,7 @@ def test_unary_operators_and_shifts() -> None:
     same(64 >> Tensor([0, 3]), [64, 8])
 
 
-def test_remainder_is_megengines() -> None:
+def test_remainder_has_the_signs_of_megengine() -> None:
     same(Tensor([-5.0, 5.0]) % 3.0, [-2.0, 2.0])  # floats: the sign of the left side
     same(Tensor([-5, 5]) % 3, [1, 2])  # integers: the sign of the right side
     same(Tensor([-5, 5]) % 3.0, [-2.0, 2.0])
@@ -123,13 +123,13 @@ def test_matmul(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     same(a @ Tensor(b), a @ b, rtol=1e-5, atol=1e-6)
 
 
-def test_division_is_always_a_float() -> None:
+def test_division_of_integers_is_float() -> None:
     got = Tensor([1, 2]) / Tensor([2, 2])
     assert got.dtype == np.float32
     same(got, [0.5, 1.0])
 
 
-def test_promotion() -> None:
+def test_dtype_promotion() -> None:
     half, single, double = (Tensor([1.0], dtype=d) for d in ("float16", "float32", "float64"))
     assert (half + 1.0).dtype == np.float16
     assert (half + single).dtype == np.float32
@@ -141,7 +141,7 @@ def test_promotion() -> None:
     assert (Tensor([1], dtype="bfloat16") * half).dtype == np.float32
 
 
-def test_operands_that_no_op_takes() -> None:
+def test_invalid_operands_raise() -> None:
     t = Tensor([1.0])
     with pytest.raises(TypeError, match="the operand is None and is not supported"):
         t + None
@@ -155,7 +155,7 @@ def test_operands_that_no_op_takes() -> None:
         t + literal(1.0, device="gpu0:0")
 
 
-def test_no_warning_leaves_an_op(recwarn: pytest.WarningsRecorder) -> None:
+def test_ops_emit_no_warnings(recwarn: pytest.WarningsRecorder) -> None:
     big = Tensor([3e38, 0.0, -1.0])
     big * big, big / 0.0, big // 0.0, big**0.5, Tensor([1]) // 0, big + 1e300, big.astype("int32")
     half = Tensor([60000.0, np.nan], dtype="float16")
@@ -186,7 +186,7 @@ def test_equality_is_elementwise_and_hash_is_identity() -> None:
         lambda t: operator.ipow(t, 2.0),
     ],
 )
-def test_in_place_operators_rebind(change: Callable[[Any], Any]) -> None:
+def test_in_place_operators_update_the_tensor_itself(change: Callable[[Any], Any]) -> None:
     array = np.array([1.0, 5.0], np.float32)
     t, alias = Tensor(array), None
     alias, other = t, +t
@@ -196,14 +196,14 @@ def test_in_place_operators_rebind(change: Callable[[Any], Any]) -> None:
     same(other, array)
 
 
-def test_in_place_keeps_a_parameter_a_parameter() -> None:
+def test_in_place_operator_keeps_the_parameter_class() -> None:
     p = Parameter([1.0, 2.0])
     p *= 3.0
     assert isinstance(p, Parameter)
     same(p, [3.0, 6.0])
 
 
-def test_what_looks_like_a_copy_is_one() -> None:
+def test_full_slices_casts_and_reshapes_are_copies() -> None:
     t = Tensor([1.0, 2.0])
     others = [+t, t[:], t[...], t.astype("float32"), t.reshape(2), t.flatten(), mgb.functional.copy(t)]
     t += 1
@@ -256,13 +256,13 @@ def test_reductions_of_other_dtypes() -> None:
         ints.sum(1)
 
 
-def test_nan_wins_reductions() -> None:
+def test_max_and_min_propagate_nan() -> None:
     t = Tensor([1.0, np.nan, 3.0])
     assert np.isnan(t.max().item())
     assert np.isnan(t.min().item())
 
 
-def test_a_mean_of_nothing_is_nan_and_a_sum_is_0() -> None:
+def test_reductions_of_an_empty_axis() -> None:
     nothing = Tensor(np.zeros((0, 2)))
     same(nothing.sum(0), [0.0, 0.0])
     same(nothing.mean(0), [np.nan, np.nan])
@@ -312,7 +312,7 @@ def test_constructor_dtypes() -> None:
         Tensor("text")
 
 
-def test_a_number_can_be_formatted() -> None:
+def test_scalar_tensor_can_be_formatted() -> None:
     assert f"{Tensor(1.25):.1f} {Tensor(7):03d} {Tensor([1.0])}" == f"{1.25:.1f} 007 {Tensor([1.0])!r}"
     with pytest.raises(TypeError, match="format"):
         format(Tensor([1.0, 2.0]), ".1f")

@@ -36,7 +36,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 # what it holds
 
 
-def test_a_profile_has_the_documented_structure() -> None:
+def test_profile_has_the_documented_structure() -> None:
     found = json.loads(json.dumps(profiled().get_profile(), allow_nan=False))
     assert set(found) == {"graph_exec", "profiler", "kernels", "calls", "copy_bandwidth"}
     parts = found["profiler"]
@@ -55,13 +55,13 @@ def test_a_profile_has_the_documented_structure() -> None:
     assert [row["id"] for row in found["kernels"]] == list(operators)
 
 
-def test_steps_of_a_program_follow_one_another() -> None:
+def test_step_spans_are_contiguous() -> None:
     spans = [s["xpux:0"] for s in profiled().get_profile()["profiler"]["device"].values()]
     assert len(spans) > 1
     assert all(later["start"] == earlier["end"] for earlier, later in pairwise(spans))
 
 
-def test_a_row_says_what_a_step_is() -> None:
+def test_kernel_row_describes_its_step() -> None:
     rows = profiled(5).get_profile()["kernels"]
     (product,) = [row for row in rows if "matmul" in row["ops"]]
     assert product["name"] == "matmul" and product["by"] == "library"
@@ -78,7 +78,7 @@ def test_a_row_says_what_a_step_is() -> None:
 # that it explains the calls
 
 
-def test_steps_explain_a_long_call() -> None:
+def test_step_times_cover_most_of_a_long_call() -> None:
     traced = trace(body, profiling=True, without_host=True)
     x, w = floats(1200, 1200), floats(1200, 1200, seed=1)
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_steps_explain_a_long_call() -> None:
     assert share > 0.8
 
 
-def test_profiling_leaves_no_trace_in_a_program_without_it() -> None:
+def test_unprofiled_program_contains_no_timing_code() -> None:
     def run(profiling: bool) -> Any:
         traced = trace(body, profiling=profiling, without_host=True)
         for _ in range(3):
@@ -109,7 +109,7 @@ def test_profiling_leaves_no_trace_in_a_program_without_it() -> None:
     assert "clock" not in run(False) and "keep" not in run(False)
 
 
-def test_a_measured_program_gives_the_same_results_and_writes_in_place() -> None:
+def test_profiled_program_gives_same_results_and_updates_in_place() -> None:
     def train(profiling: bool) -> tuple[list[np.ndarray], bool]:
         layer = M.Linear(4, 3)
         layer.weight[...] = floats(3, 4, seed=3)
@@ -143,7 +143,7 @@ def test_a_measured_program_gives_the_same_results_and_writes_in_place() -> None
     "options", [{}, {"without_host": True}, {"symbolic": True}, {"symbolic": True, "without_host": True}],
     ids=lambda options: " ".join(options) or "replay",
 )  # fmt: skip
-def test_every_way_to_call_is_measured(options: dict[str, Any]) -> None:
+def test_every_trace_mode_is_profiled(options: dict[str, Any]) -> None:
     traced = profiled(4, **options)
     found = traced.get_profile()
     np.testing.assert_array_equal(
@@ -154,7 +154,7 @@ def test_every_way_to_call_is_measured(options: dict[str, Any]) -> None:
     assert all(row["calls"] == found["calls"] for row in found["kernels"])
 
 
-def test_each_segment_is_a_program_of_its_own() -> None:
+def test_each_segment_is_profiled_as_a_program() -> None:
     def read(x: Tensor, w: Tensor) -> Tensor:
         y = F.exp(x).sum()
         with exclude_from_trace():
@@ -169,7 +169,7 @@ def test_each_segment_is_a_program_of_its_own() -> None:
     assert {row["calls"] for row in found["kernels"]} == {2}
 
 
-def test_each_shape_is_a_program_of_its_own() -> None:
+def test_each_shape_is_profiled_as_a_program() -> None:
     traced = trace(body, profiling=True)
     for rows in (2, 2, 2, 3, 3, 3):
         traced(floats(rows, 4), floats(4, 6, seed=1))
@@ -179,7 +179,7 @@ def test_each_shape_is_a_program_of_its_own() -> None:
     assert [2, 4] in shapes and [3, 4] in shapes
 
 
-def test_several_threads() -> None:
+def test_calls_from_several_threads_are_counted() -> None:
     traced = trace(body, profiling=True, without_host=True)
     x, w = floats(8, 4), floats(4, 6, seed=1)
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_several_threads() -> None:
     assert len({call.thread for call in traced._history.calls()}) == 4
 
 
-def test_each_instance_has_a_profile_of_its_own() -> None:
+def test_each_instance_has_its_own_profile() -> None:
     class Layer:
         @trace(profiling=True)
         def run(self, x: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def test_each_instance_has_a_profile_of_its_own() -> None:
         second.run.get_profile()
 
 
-def test_what_another_function_runs_inside_is_not_counted_twice() -> None:
+def test_nested_traced_calls_are_not_counted_twice() -> None:
     inner = trace(lambda x: F.exp(x) * 2.0, profiling=True)
 
     def outside(x: Tensor, w: Tensor) -> Tensor:
@@ -230,7 +230,7 @@ def test_what_another_function_runs_inside_is_not_counted_twice() -> None:
     assert "exp" in {op for row in inner.get_profile()["kernels"] for op in row["ops"]}
 
 
-def test_what_another_function_records_inside_is_its_own() -> None:
+def test_nested_recording_is_not_attributed_to_the_outer_call() -> None:
     inner = trace(lambda x: F.exp(x) * 2.0)
 
     def outside(x: Tensor, w: Tensor) -> Tensor:
@@ -248,7 +248,7 @@ def test_what_another_function_records_inside_is_its_own() -> None:
     assert not last.recorded and last.compiled == () and inner.stats()["programs"] == 1
 
 
-def test_a_call_that_raises_is_not_kept() -> None:
+def test_raising_call_is_not_profiled() -> None:
     def fails(x: Tensor, w: Tensor) -> Tensor:
         y = x * 2.0
         if stop:
@@ -264,7 +264,7 @@ def test_a_call_that_raises_is_not_kept() -> None:
     assert PROFILED.get() is None
 
 
-def test_only_the_newest_calls_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profile_history_is_bounded_to_the_newest_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_MOST", 100)
     traced = profiled(200)
     per_call = 2 + sum(len(run.times) for run in traced._history.calls()[-1].runs)
@@ -272,12 +272,12 @@ def test_only_the_newest_calls_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert traced._history.calls()[-1].number == 200
 
 
-def test_constants_are_no_steps() -> None:
+def test_constants_are_not_profiled_as_steps() -> None:
     traced = profiled(3, lambda x, w: (x * 2.0, tensor(np.eye(3, dtype=np.float32))))
     assert [row["name"] for row in traced.get_profile()["kernels"]] == ["mul"]
 
 
-def test_spans_of_a_run_are_as_many_as_calls() -> None:
+def test_run_has_one_span_per_kernel_call() -> None:
     graph = graph_of(body, *specs((8, 4), (4, 6)))
     program = compile_program(graph, Options(profiling=True))
     call = CallProfile(None, 1, (0, ""), 0)
@@ -295,7 +295,7 @@ def test_spans_of_a_run_are_as_many_as_calls() -> None:
 # the table
 
 
-def test_the_table_has_the_longest_step_first() -> None:
+def test_profile_table_lists_the_longest_step_first() -> None:
     traced = trace(lambda x: F.matmul(x, x) + x[:1, :1] * 2.0, profiling=True, opt_level=2)
     for _ in range(4):
         traced(floats(300, 300))
@@ -317,7 +317,7 @@ def ask(traced: Any, question: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_without_profiling_there_is_no_profile(question: str, tmp_path: Path) -> None:
+def test_profile_methods_without_profiling_raise(question: str, tmp_path: Path) -> None:
     traced = trace(body)
     for _ in range(3):
         traced(floats(8, 4), floats(4, 6))
@@ -330,7 +330,7 @@ def test_without_profiling_there_is_no_profile(question: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("calls", "options"), [(0, {}), (1, {}), (3, {"imperative": True})], ids=["none", "first", "imperative"]
 )
-def test_without_a_compiled_call_there_is_no_profile(
+def test_profile_methods_without_a_compiled_call_raise(
     calls: int, options: dict[str, Any], question: str, tmp_path: Path
 ) -> None:
     traced = profiled(calls, **options)
@@ -339,7 +339,7 @@ def test_without_a_compiled_call_there_is_no_profile(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_profile_begins_anew_after_reset() -> None:
+def test_reset_profile_clears_the_profile() -> None:
     traced = profiled(6)
     traced.reset_profile()
     with pytest.raises(NothingProfiledError):

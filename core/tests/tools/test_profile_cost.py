@@ -27,7 +27,7 @@ def test_views_move_no_bytes() -> None:
     assert [(row["name"], row["bytes_read"], row["flops"]) for row in rows] == [("transpose", 0, 0)]
 
 
-def test_of_a_table_only_the_rows_that_are_taken_are_read() -> None:
+def test_indexing_reads_only_the_selected_rows() -> None:
     places = tensor(np.array([3, 1], np.int32))
     (row,) = profiled(3, lambda x, w: x[places]).get_profile()["kernels"]
     assert row["ops"] == ["index_get"] and row["flops"] == 0
@@ -35,7 +35,7 @@ def test_of_a_table_only_the_rows_that_are_taken_are_read() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_is_the_products_in_it(causal: bool) -> None:
+def test_attention_flops_are_those_of_its_matmuls(causal: bool) -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -56,13 +56,13 @@ def test_attention_is_the_products_in_it(causal: bool) -> None:
         (lambda x: F.argsort(x)[1], [(4, 5)], 20),
     ],
 )
-def test_operations_are_counted_by_element(function: Any, shapes: list[Any], expected: int) -> None:
+def test_elementwise_flops_are_counted_per_element(function: Any, shapes: list[Any], expected: int) -> None:
     assert flops(graph_of(function, *specs(*shapes))) == expected
 
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_products_are_counted_as_torch_counts_them(groups: int, stride: int) -> None:
+def test_matmul_and_convolution_flops_match_torch(groups: int, stride: int) -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -91,7 +91,7 @@ def _products(graph: Graph) -> int:
     return sum(flops(Graph(n.inputs, (n,))) for n in graph.nodes if n.op.kind is Kind.CONTRACT)
 
 
-def test_steps_that_share_a_call_are_one_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_sharing_a_kernel_call_are_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mgb_cpu_llvm")
     monkeypatch.setenv("MGB_JIT_BACKEND", "cpu_llvm")
     traced = profiled(4, lambda x, w: (F.exp(x) * 2.0, F.exp(w) * 2.0), opt_level=3)

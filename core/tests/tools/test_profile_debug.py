@@ -43,7 +43,7 @@ def printed(capsys: pytest.CaptureFixture[str], *rows: int, **options: object) -
 
 
 @pytest.mark.parametrize("value", ["", "0", " 0 "])
-def test_nothing_is_printed_without_it(
+def test_nothing_is_printed_without_mgb_debug(
     value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", value)
@@ -52,7 +52,7 @@ def test_nothing_is_printed_without_it(
 
 
 @pytest.mark.parametrize("options", [{}, {"without_host": True}], ids=["replay", "without_host"])
-def test_level_1_is_a_line_a_call(
+def test_level_1_prints_one_line_per_call(
     options: dict[str, bool], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", "1")
@@ -64,7 +64,7 @@ def test_level_1_is_a_line_a_call(
     assert sum("compiled in" in line for line in lines) == 2
 
 
-def test_level_2_has_a_line_for_each_step(
+def test_level_2_prints_one_line_per_step(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", "2")
@@ -77,7 +77,7 @@ def test_level_2_has_a_line_for_each_step(
     assert not any("recorded: graph" in line for line in lines)
 
 
-def test_level_3_shows_graphs_and_groups_when_they_are_compiled(
+def test_level_3_shows_graphs_and_fused_groups_on_compilation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", "3")
@@ -88,7 +88,9 @@ def test_level_3_shows_graphs_and_groups_when_they_are_compiled(
     assert "def run(arrays)" not in text
 
 
-def test_level_4_shows_sources(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_level_4_shows_kernel_sources(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("mgb_cpu_llvm")
     monkeypatch.setenv("MGB_DEBUG", "4")
     monkeypatch.setenv("MGB_JIT_BACKEND", "cpu_llvm")
@@ -105,7 +107,7 @@ def _programs(function, rows: int) -> tuple:
     return traced.variants()[0].programs
 
 
-def test_it_is_read_when_a_function_is_first_called(
+def test_debug_level_is_read_at_the_first_call_of_a_function(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", "1")
@@ -119,7 +121,7 @@ def test_it_is_read_when_a_function_is_first_called(
     ]  # fmt: skip
 
 
-def test_profiles_stay_off_with_it(
+def test_mgb_debug_does_not_enable_profiles(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", "2")
@@ -130,7 +132,7 @@ def test_profiles_stay_off_with_it(
         traced.get_profile()
 
 
-def test_profiles_and_lines_go_together(
+def test_profiling_works_together_with_mgb_debug(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", "1")
@@ -141,7 +143,7 @@ def test_profiles_and_lines_go_together(
     assert len(capsys.readouterr().err.splitlines()) == 4
 
 
-def test_handlers_of_the_user_are_used(
+def test_user_log_handlers_are_used(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_DEBUG", "1")
@@ -151,7 +153,9 @@ def test_handlers_of_the_user_are_used(
     assert text.getvalue().count("step call") == 2
 
 
-def test_a_terminal_gets_rich(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_output_uses_rich(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from rich.logging import RichHandler
 
     monkeypatch.setenv("MGB_DEBUG", "1")
@@ -162,7 +166,7 @@ def test_a_terminal_gets_rich(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 
 @pytest.mark.parametrize("value", ["5", "-1", "yes", "1.0"])
-def test_another_value_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_debug_level_raises(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_DEBUG", value)
     traced = trace(step)
     with pytest.raises(DebugLevelError, match="set it to 0, 1, 2, 3 or 4"):

@@ -36,7 +36,7 @@ def check_trace_events(found: Any) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def test_the_file_is_in_the_chrome_trace_format(tmp_path: Path) -> None:
+def test_saved_profile_is_in_the_chrome_trace_format(tmp_path: Path) -> None:
     traced = profiled(5)
     traced.save_profile(tmp_path / "trace.json")
     found = json.loads((tmp_path / "trace.json").read_text())
@@ -53,7 +53,7 @@ def test_the_file_is_in_the_chrome_trace_format(tmp_path: Path) -> None:
     assert [e["args"]["recorded"] for e in events if e["cat"] == "call"] == [True] + 4 * [False]
 
 
-def test_slices_on_a_track_are_nested(tmp_path: Path) -> None:
+def test_trace_slices_are_properly_nested(tmp_path: Path) -> None:
     """Perfetto drops slices that overlap without one being in the other."""
     traced = profiled(20)
     traced.save_profile(tmp_path / "trace.json")
@@ -69,7 +69,7 @@ def test_slices_on_a_track_are_nested(tmp_path: Path) -> None:
         stack.append((end, event["name"]))
 
 
-def test_a_file_is_replaced_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profile_file_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
     path.write_text("what was there")
     traced = profiled()

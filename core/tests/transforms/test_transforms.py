@@ -52,7 +52,7 @@ class Jax:
 
 
 @pytest.mark.parametrize(("name", "transform"), CASES)
-def test_as_jax(name: str, transform: str) -> None:
+def test_transforms_match_jax(name: str, transform: str) -> None:
     """Eagerly and in a trace, at values of X and at others."""
     function = FUNCTIONS[name]
     ours = TRANSFORMS[transform](mgb, lambda x: function(np, x))
@@ -80,7 +80,7 @@ def test_per_sample_gradients_are_one_program() -> None:
     assert traced.stats()["programs"] == 1
 
 
-def test_gradients_of_what_the_function_reads_outside() -> None:
+def test_gradients_reach_captured_parameters_through_vmap() -> None:
     p = mgb.Parameter(W, dtype="float64")
     with GradManager().attach([p]) as gm:
         gm.backward((mgb.vmap(lambda row: np.sin(row @ p))(double(X)) ** 2).sum())
@@ -88,7 +88,7 @@ def test_gradients_of_what_the_function_reads_outside() -> None:
     np.testing.assert_allclose(p.grad.numpy(), X.T @ (2 * np.sin(s) * np.cos(s)), rtol=1e-9)
 
 
-def test_structures_argnums_and_aux() -> None:
+def test_value_and_grad_with_nested_arguments_argnums_and_aux() -> None:
     both = mgb.value_and_grad(lambda d, k: ((d["a"] * k).sum(), k), argnums=(0, 1), has_aux=True)
     (value, aux), (d, k) = both({"a": double(X)}, double(2.0))
     assert value.item() == pytest.approx(2 * X.sum()) and aux.item() == 2
@@ -96,7 +96,7 @@ def test_structures_argnums_and_aux() -> None:
     assert k.item() == pytest.approx(X.sum())
 
 
-def test_a_pullback_serves_twice() -> None:
+def test_vjp_pullback_can_be_called_twice() -> None:
     _, pullback = mgb.vjp(np.sin, double(X))
     for g in (1.0, 3.0):
         np.testing.assert_allclose(pullback(double(np.full((3, 3), g)))[0].numpy(), g * np.cos(X))
@@ -109,7 +109,7 @@ def test_a_pullback_serves_twice() -> None:
         (lambda x: x + mgb.random.normal(size=(3,)), "changes a Tensor from outside"),
     ],
 )
-def test_what_vmap_refuses(function: Callable[[Any], Any], message: str) -> None:
+def test_vmap_rejects_unsupported_functions(function: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(TransformError, match=message):
         mgb.vmap(function)(double(X))
 
@@ -119,7 +119,7 @@ def test_what_vmap_refuses(function: Callable[[Any], Any], message: str) -> None
     lambda x: mgb.tensor(np.mean([x[0], x[1]])),
     lambda x: mgb.tensor([x[0], x[1]]).sum(),
 ])  # fmt: skip
-def test_no_gradient_is_lost_in_an_array_unasked(function: Callable[[Any], Any]) -> None:
+def test_grad_raises_when_an_implicit_array_drops_gradients(function: Callable[[Any], Any]) -> None:
     x = mgb.tensor([1.0, 2.0])
     with pytest.raises((TransformError, ConversionError), match="no gradient comes: join Tensors by"):
         mgb.grad(function)(x)
@@ -127,12 +127,12 @@ def test_no_gradient_is_lost_in_an_array_unasked(function: Callable[[Any], Any])
     assert mgb.grad(lambda x: np.stack([x[0], x[1]]).sum())(x).tolist() == [1.0, 1.0]
 
 
-def test_grad_wants_one_number() -> None:
+def test_grad_rejects_non_scalar_output() -> None:
     with pytest.raises(TransformError, match="jacobian"):
         mgb.grad(np.sin)(double(X))
 
 
-def test_convolutions_and_indices_are_batched_once() -> None:
+def test_vmap_node_count_is_independent_of_batch_size() -> None:
     """As many nodes for 7 elements as for 2."""
 
     def loss(x: Any, w: Any, label: Any) -> Any:
@@ -155,7 +155,7 @@ def test_convolutions_and_indices_are_batched_once() -> None:
 @pytest.mark.parametrize(
     "nest", [lambda w: [w, [w * 2]], lambda w: {"a": w, "b": (w,)}, lambda w: (w, w + 1)]
 )
-def test_nests_of_arguments_leave_the_body_out(nest: Any) -> None:
+def test_nested_arguments_of_grad_do_not_rerun_the_body(nest: Any) -> None:
     """The nest that `grad` hands to a function is made in the call, and is nothing outside."""
     outside: list[Any] = []
 

@@ -32,7 +32,7 @@ def installed_in(folder: Path) -> dict[str, str]:
     ],
     ids=["some", "all"],
 )
-def test_it_passes(chosen: tuple[str, str], tmp_path: Path) -> None:
+def test_files_communicator_passes_the_conformance_suite(chosen: tuple[str, str], tmp_path: Path) -> None:
     command = [sys.executable, *"-m pytest -q --pyargs mgb_conformance --mgb-communicator files".split()]
     result = subprocess.run(
         [*command, "-p", "no:cacheprovider", *chosen],

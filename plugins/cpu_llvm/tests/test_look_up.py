@@ -34,7 +34,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_is_one_kernel(name: str) -> None:
+def test_indexing_and_its_consumers_are_one_kernel(name: str) -> None:
     function, given = CASES[name]
     run, arrays = trace(function, backend="CPU_LLVM"), [mgb.tensor(x) for x in given]
     want = function(*arrays).numpy()
@@ -44,7 +44,7 @@ def test_is_one_kernel(name: str) -> None:
     assert count == 1 and not any(name in others for name in ("index_get", "look_up", "gather")), others
 
 
-def test_what_is_looked_up_is_stored_first() -> None:
+def test_computed_table_is_stored_by_its_own_kernel() -> None:
     """A table that is computed is another kernel's."""
     run = trace(lambda w, i: (w * 2 + 1)[i] * 3, backend="CPU_LLVM")
     arrays = mgb.tensor(W), mgb.tensor(WORDS)
@@ -52,7 +52,7 @@ def test_what_is_looked_up_is_stored_first() -> None:
     assert kernels(run, *arrays)[0] == 2
 
 
-def test_a_refused_index_leaves_parameters_as_they_were() -> None:
+def test_out_of_bounds_index_leaves_parameters_unchanged() -> None:
     """What a program updates in place is untouched when a step refuses its index."""
     w = mgb.Parameter(np.zeros(70_000, np.float32))
 
@@ -70,7 +70,7 @@ def test_a_refused_index_leaves_parameters_as_they_were() -> None:
     np.testing.assert_array_equal(w.numpy(), before)
 
 
-def test_other_lengths() -> None:
+def test_indexing_with_other_lengths() -> None:
     run = trace(lambda w, i: w[i] * 2 + 1, backend="CPU_LLVM")
     for rows, words in ((500, (30, 40)), (400, (7, 11)), (33, (1, 5)), (500, (900, 3))):
         w, i = R.normal(size=(rows, 64)).astype(np.float32), R.integers(-rows, rows, words)

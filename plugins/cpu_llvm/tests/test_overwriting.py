@@ -63,7 +63,7 @@ TWICE = [(0, 1, 0, -1, "set"), (0, 0, 0, -1, "set")]
 @example(TWICE, 2)  # the same value is assigned twice, and what was there in between
 @settings(max_examples=15, deadline=None)
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(1, 2))
-def test_as_numpy(given_lines: list[Line], steps: int) -> None:
+def test_slice_assignments_match_numpy(given_lines: list[Line], steps: int) -> None:
     function, r = program(given_lines, steps), np.random.default_rng(0)
     arrays = [r.normal(size=(24, 20)) for _ in range(3)]
     run = trace(lambda *xs: function(mgb, *xs), backend="CPU_LLVM")
@@ -87,7 +87,7 @@ def jacobi(steps: int, a: Any, b: Any) -> None:
         a[1:-1, 1:-1] = 0.2 * (b[1:-1, 1:-1] + b[1:-1, :-2] + b[1:-1, 2:] + b[2:, 1:-1] + b[:-2, 1:-1])
 
 
-def test_a_stencil_copies_its_arrays_once() -> None:
+def test_stencil_copies_its_arrays_once() -> None:
     a, b = np.random.default_rng(1).normal(size=(2, 40, 50))
     run, want = trace(jacobi, backend="CPU_LLVM"), (a.copy(), b.copy())
     jacobi(4, *want)
@@ -100,7 +100,7 @@ def test_a_stencil_copies_its_arrays_once() -> None:
     assert text.count("rest_") == 2 and "slice_set" not in text and text.count("kernel_") == 8
 
 
-def test_what_is_added_to_is_written_where_it_is() -> None:
+def test_augmented_slice_assignment_is_in_place() -> None:
     """Each element is read, and then written by the same kernel."""
 
     @trace(backend="CPU_LLVM")
@@ -120,7 +120,7 @@ def test_what_is_added_to_is_written_where_it_is() -> None:
     assert "slice_set" not in text and "rest_" not in text
 
 
-def test_what_is_shifted_onto_itself_is_read_first() -> None:
+def test_overlapping_shift_reads_before_it_writes() -> None:
     @trace(backend="CPU_LLVM")
     def run(x: Any) -> Any:
         z = x * 2
@@ -135,7 +135,7 @@ def test_what_is_shifted_onto_itself_is_read_first() -> None:
 
 
 @pytest.mark.parametrize("rows", [30, 31])
-def test_other_lengths(rows: int) -> None:
+def test_slice_assignments_with_other_lengths(rows: int) -> None:
     @trace(backend="CPU_LLVM")
     def run(x: Any) -> Any:
         z = x + 1

@@ -24,13 +24,13 @@ def kernel_of(function: Callable[..., Any], count: int) -> Kernel:
     return backend.compile(lower(graph, backend.traits))
 
 
-def test_the_parts_of_any_work_are_all_of_it() -> None:
+def test_cut_covers_every_index_exactly_once() -> None:
     for count in range(40):
         for parts in range(1, 20):
             assert [i for first, last in _cut(count, parts) for i in range(first, last)] == [*range(count)]
 
 
-def test_arrays_of_one_shape_may_lie_in_any_way() -> None:
+def test_kernel_accepts_any_strides() -> None:
     kernel = kernel_of(lambda x, y: x * 2.0 - y, 2)
     base = np.random.default_rng(0).standard_normal((12, 20)).astype(np.float32)
     layouts = [
@@ -44,7 +44,7 @@ def test_arrays_of_one_shape_may_lie_in_any_way() -> None:
             np.testing.assert_allclose(out, x * 2.0 - y, rtol=1e-6, atol=1e-6)
 
 
-def test_an_operand_that_is_written_over_too_early_is_copied_first() -> None:
+def test_operand_overwritten_too_early_is_copied_first() -> None:
     kernel = kernel_of(lambda x: [x + 1.0, F.softmax(x, axis=1)], 1)
     x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     wanted = x + 1.0, np.exp(x) / np.exp(x).sum(1, keepdims=True)

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_is_no_library(name: str, dtype: str) -> None:
+def test_vector_product_makes_no_library_call(name: str, dtype: str) -> None:
     function, numpys, arrays = CASES[name]
     run = trace(function, backend="CPU_LLVM")
     tensors = [mgb.tensor(a, dtype=dtype) for a in arrays]
@@ -54,13 +54,13 @@ def test_is_no_library(name: str, dtype: str) -> None:
     assert "matmul" not in text[text.index("\nprogram\n") :]
 
 
-def test_integers_wrap() -> None:
+def test_integer_products_wrap() -> None:
     a, x = R.integers(-(2**31), 2**31, (80, 70), np.int32), R.integers(-9, 9, 70, np.int32)
     run = trace(lambda a, x: a @ x, backend="CPU_LLVM")
     np.testing.assert_array_equal(run(mgb.tensor(a), mgb.tensor(x)).numpy(), a @ x)
 
 
-def test_a_matrix_that_is_read_again_is_the_librarys() -> None:
+def test_reused_matrix_product_calls_the_library() -> None:
     run = trace(lambda a, b: a @ b, backend="CPU_LLVM")
     a, b = mgb.tensor(R.normal(size=(30, 20, 1, 64))), mgb.tensor(R.normal(size=(64, 64)))
     np.testing.assert_allclose(run(a, b).numpy(), a.numpy() @ b.numpy(), rtol=1e-4, atol=1e-4)
@@ -68,7 +68,7 @@ def test_a_matrix_that_is_read_again_is_the_librarys() -> None:
     assert "matmul" in text[text.index("\nprogram\n") :]
 
 
-def test_other_lengths() -> None:
+def test_vector_products_with_other_lengths() -> None:
     run = trace(lambda a, x: (a * 2) @ x + 1, backend="CPU_LLVM")
     for rows, columns in ((90, 70), (33, 500), (1, 8000), (7000, 1), (90, 70)):
         a, x = R.normal(size=(rows, columns)), R.normal(size=columns)
@@ -76,7 +76,7 @@ def test_other_lengths() -> None:
         np.testing.assert_allclose(got, (a * 2) @ x + 1, rtol=1e-10, atol=1e-10)
 
 
-def test_the_gradient_of_a_weight_joins_its_update() -> None:
+def test_weight_gradient_with_its_update_matches_numpy() -> None:
     w, x = R.normal(size=(64, 80)).astype(np.float32), R.normal(size=64).astype(np.float32)
     step = trace(lambda w, x: w - 0.1 * mgb.grad(lambda w: (x @ w).sum())(w), backend="CPU_LLVM")
     got = step(mgb.tensor(w), mgb.tensor(x)).numpy()

@@ -82,7 +82,7 @@ def graph(name: str) -> Graph:
 
 @pytest.mark.parametrize("vector", [16, 32, 64])
 @pytest.mark.parametrize("name", CASES)
-def test_vectors_of_every_width(name: str, vector: int) -> None:
+def test_kernels_match_numpy_at_every_vector_width(name: str, vector: int) -> None:
     made, (_, arrays, truth) = graph(name), CASES[name]
     (result,) = made.outputs
     found = np.full(result.spec.shape, 77, result.spec.dtype)
@@ -117,7 +117,7 @@ PROCESSORS = {
 
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("name", CASES)
-def test_other_processors(name: str, processor: str) -> None:
+def test_code_for_other_processors_calls_only_known_functions(name: str, processor: str) -> None:
     """No function is called but those that the native library has, and the remainder of C's."""
     triple, model, vector, register = PROCESSORS[processor]
     # LLVM keeps to half of the width on some processors, unless it is told that the vectors are wanted.
@@ -129,7 +129,7 @@ def test_other_processors(name: str, processor: str) -> None:
     assert {c for c in called if not c.startswith("mgb_")} <= {"fmod", "fmodf"}
 
 
-def test_the_width_is_that_of_the_machine() -> None:
+def test_vector_width_is_that_of_the_machine() -> None:
     widest = max((size for name, size in VECTORS.items() if name in instructions()), default=16)
     if platform.machine() != "x86_64":
         assert widest == 16
@@ -137,7 +137,7 @@ def test_the_width_is_that_of_the_machine() -> None:
     assert f"<{widest // 4} x float>" in text
 
 
-def test_a_kernel_that_is_loaded_is_printed_when_somebody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loaded_kernel_prints_its_text_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     backend, (_, arrays, truth) = CpuLlvm(), CASES["broadcast"]
     made = graph("broadcast")
     kernel = backend.compile(made)
@@ -150,7 +150,7 @@ def test_a_kernel_that_is_loaded_is_printed_when_somebody_reads_it(monkeypatch: 
     assert loaded.text == kernel.text
 
 
-def test_no_compiler_of_python_is_imported() -> None:
+def test_numba_is_not_imported() -> None:
     """Numba, whose import takes longer than a kernel, is not needed."""
     import os
     import subprocess

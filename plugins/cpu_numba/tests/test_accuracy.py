@@ -63,7 +63,7 @@ def places_between(a: Any, b: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem.rsplit("-", 1)[1])
-def test_numpys_table(path: Path, dtype: str) -> None:
+def test_results_are_within_numpys_accuracy_tables(path: Path, dtype: str) -> None:
     x, want, bound = rows_of(path, dtype)
     if not x.size:
         pytest.skip(f"the table has no rows for {dtype}")
@@ -85,7 +85,7 @@ NUMPY = {short: long for long, short in NAMES.items()}
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", EVERYWHERE)
-def test_special_values_are_numpys(name: str, dtype: str) -> None:
+def test_special_values_match_numpy(name: str, dtype: str) -> None:
     with np.errstate(all="ignore"):
         x = np.array(SPECIAL).astype(dtype)
         wide = getattr(np, NUMPY.get(name, name))(x.astype(np.float64))
@@ -98,7 +98,7 @@ def test_special_values_are_numpys(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("payload", [1, 0x1234, 0x3FFFFF])
-def test_nan_stays_nan_whatever_its_bits(payload: int) -> None:
+def test_nan_with_any_payload_stays_nan(payload: int) -> None:
     x = np.array([0x7FC00000 | payload, 0xFFC00000 | payload], np.uint32).view(np.float32)
     for name in EVERYWHERE:
         got = run(name, x)

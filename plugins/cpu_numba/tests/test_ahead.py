@@ -122,7 +122,7 @@ def run(program: str, folder: Path, **variables: str) -> str:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_process_without_a_compiler_gets_the_same_bits(name: str, tmp_path: Path) -> None:
+def test_export_gives_identical_bits_without_a_compiler(name: str, tmp_path: Path) -> None:
     function, given = FUNCTIONS[name]()
     traced = trace(function, backend="cpu_numba", capture_as_const=True)
     wanted = [traced(*(mgb.tensor(a, dtype=a.dtype) for a in given.values())) for _ in range(2)][-1]
@@ -169,7 +169,7 @@ def change_target(path: Path, **other: Any) -> None:
         ({"instructions": None}, "not said as this version says it"),
     ],
 )
-def test_code_for_another_target_is_compiled_again(
+def test_code_for_another_target_is_recompiled(
     other: Any, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "f.mgb"
@@ -182,9 +182,7 @@ def test_code_for_another_target_is_compiled_again(
     np.testing.assert_allclose(g(x).numpy(), np.exp(x.astype(np.float64)) * w + 1, rtol=1e-5)
 
 
-def test_code_that_cannot_be_loaded_is_compiled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_cannot_be_loaded_is_recompiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simple(tmp_path / "f.mgb")
 
     def broken(blob: bytes) -> Any:
@@ -195,7 +193,7 @@ def test_code_that_cannot_be_loaded_is_compiled_again(
     assert "no memory for code" in jit.load_compiled(tmp_path / "f.mgb").compiled_again
 
 
-def test_without_the_compiler_the_error_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_compiler_error_names_the_package_to_install(tmp_path: Path) -> None:
     simple(tmp_path / "f.mgb")
     change_target(tmp_path / "f.mgb", instructions=["avx9000"])
     program = """
@@ -214,13 +212,13 @@ def test_without_the_compiler_the_error_says_what_to_install(tmp_path: Path) -> 
     assert "(3, 5)" in printed
 
 
-def test_more_instructions_than_needed_are_no_reason() -> None:
+def test_target_with_extra_instructions_is_compatible() -> None:
     needed = json.loads(target.target("1"))
     needed["instructions"] = needed["instructions"][:2]
     assert target.mismatch(json.dumps(needed), "1", "mgb-cpu-numba") is None
 
 
-def test_the_backend_that_is_asked_for_compiles(tmp_path: Path) -> None:
+def test_requested_backend_recompiles(tmp_path: Path) -> None:
     w = simple(tmp_path / "f.mgb")
     g = jit.load_compiled(tmp_path / "f.mgb", backend="eager")
     assert g.compiled_again == "eager is asked for" and "cpu_numba" not in g.backend
@@ -229,7 +227,7 @@ def test_the_backend_that_is_asked_for_compiles(tmp_path: Path) -> None:
     np.testing.assert_allclose(g(x).numpy(), np.exp(x) * w + 1, rtol=1e-6)
 
 
-def test_a_damaged_kernel_is_found(tmp_path: Path) -> None:
+def test_corrupt_kernel_fails_its_checksum(tmp_path: Path) -> None:
     path = tmp_path / "f.mgb"
     simple(path)
     content = bytearray(path.read_bytes())
@@ -239,7 +237,7 @@ def test_a_damaged_kernel_is_found(tmp_path: Path) -> None:
         jit.load_compiled(path)
 
 
-def test_a_fresh_process_finds_kernels_on_disk_without_a_compiler(tmp_path: Path) -> None:
+def test_new_process_loads_cached_kernels_without_a_compiler(tmp_path: Path) -> None:
     """The ordinary cache holds the code that calls kernels too."""
     program = """
         import sys, numpy as np, mgb, mgb.functional as F

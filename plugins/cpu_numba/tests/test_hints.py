@@ -39,7 +39,7 @@ def numbers(dtype: str, *shape: int) -> Any:
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)
-def test_dear_loops_of_every_length(dtype: str) -> None:
+def test_expensive_loops_of_every_length(dtype: str) -> None:
     kernel = BACKEND.compile(traced(exp, [numbers(dtype, LENGTHS[0])]))
     for length in LENGTHS:
         x = numbers(dtype, length + 1)
@@ -50,7 +50,7 @@ def test_dear_loops_of_every_length(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_dear_rows_of_every_length_are_folded_whole(dtype: str) -> None:
+def test_softmax_rows_of_every_length_are_reduced_completely(dtype: str) -> None:
     kernel = BACKEND.compile(traced(softmax, [numbers(dtype, 5, LENGTHS[0])]))
     for length in LENGTHS:
         x = numbers(dtype, 5, length)
@@ -60,14 +60,14 @@ def test_dear_rows_of_every_length_are_folded_whole(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 63, 64, 99])
-def test_nan_in_any_part_of_a_dear_row_is_in_all_of_it(place: int) -> None:
+def test_nan_anywhere_in_a_softmax_row_fills_the_row(place: int) -> None:
     x = numbers("float32", 3, 100)
     x[1, place] = np.nan
     (y,) = run(softmax, x)
     assert np.isnan(y[1]).all() and np.isfinite(y[[0, 2]]).all()
 
 
-def test_short_rows_of_many_lines_are_folded_whole() -> None:
+def test_short_rows_of_many_lines_are_reduced_completely() -> None:
     """Each line has a sum of its own; the lines of a row make the total."""
     for shape in ((7, 3, 49), (64, 2, 5), (3, 4, 130), (200, 2, 1)):
         x = numbers("float32", *shape)
@@ -98,19 +98,21 @@ def modules(monkeypatch: pytest.MonkeyPatch, times: int = 1) -> str:
 
 
 @needs_masks
-def test_the_rest_of_a_dear_loop_is_taken_by_masked_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remainder_of_an_expensive_loop_uses_masked_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     text = modules(monkeypatch)
     assert "llvm.masked.store.v16f32" in text
     assert text.count("@llvm.fmuladd.v16f32") > 4 * 4  # several vectors in a turn
 
 
-def test_without_masks_no_hint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masked_vectors_are_not_used_without_hardware_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codegen(), "_tm_features", "+avx2")
     assert "llvm.masked" not in modules(monkeypatch)
 
 
 @needs_masks
 @pytest.mark.parametrize("times", [1, 12])
-def test_the_whole_vectors_of_a_dear_loop_need_no_mask(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+def test_full_vectors_of_an_expensive_loop_load_without_masks(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
     """However much it computes. Processors have been seen to fetch nothing ahead of loads with masks."""
     assert modules(monkeypatch, times).count("= load <16 x float>") == VECTORS

@@ -71,7 +71,7 @@ def joined(cases: list[Case]) -> tuple[Any, list[Any], tuple[Any, ...]]:
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("threads", ["1", "2", "5"])
-def test_dtypes_shapes_and_layouts_mixed(
+def test_joined_kernels_with_mixed_dtypes_shapes_and_layouts(
     threads: str, parallel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MGB_NUM_THREADS", threads)
@@ -89,7 +89,7 @@ def test_dtypes_shapes_and_layouts_mixed(
             case.check()
 
 
-def test_the_same_kernel_often_and_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_kernel_joined_many_times_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mgb_native.launch.PARALLEL", 0)
     monkeypatch.setenv("MGB_NUM_THREADS", "3")
     kernel = BACKEND.compile(traced(momentum, [normal(5, 6)] * 3))
@@ -106,7 +106,7 @@ def test_the_same_kernel_often_and_in_place(monkeypatch: pytest.MonkeyPatch) -> 
             np.testing.assert_allclose(x, w, rtol=1e-3, atol=1e-4)
 
 
-def test_steps_of_their_parameters_length_are_taken_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lamb_updates_parameters_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """LAMB: two folds over the parameter and its means, which are written after the second."""
     monkeypatch.setenv("MGB_JIT_BACKEND", "CPU_NUMBA")
     values = [normal(40 + 7 * n, 9) for n in range(6)]
@@ -138,7 +138,7 @@ def true_lamb(p: Any, mean: Any, square: Any, g: Any, t: int) -> tuple[Any, Any,
     return p - 0.01 * np.linalg.norm(p) / np.linalg.norm(delta) * delta, mean, square
 
 
-def test_an_output_that_would_overwrite_an_input_too_early() -> None:
+def test_output_that_overwrites_an_input_too_early_is_correct() -> None:
     x, plain = normal(7, 9), Case(1)
     graph = traced(lambda a: (reduce_sum(a, axis=(0,)) * a, a * 2.0), [x])
     kernel = BACKEND.compile(graph)
@@ -152,7 +152,7 @@ def test_an_output_that_would_overwrite_an_input_too_early() -> None:
         plain.check()
 
 
-def test_other_shapes_than_before_and_the_same_again() -> None:
+def test_joined_call_alternates_between_shapes() -> None:
     small, large = [Case(0, shape=(7, 4)), Case(1, shape=(7, 5))], [Case(0, shape=(7, 400)), Case(1)]
     run, _, _ = joined(small)
     for cases in (small, large, small, large):
@@ -162,7 +162,7 @@ def test_other_shapes_than_before_and_the_same_again() -> None:
             case.check()
 
 
-def test_a_strided_input_in_place_of_a_plain_one() -> None:
+def test_joined_call_takes_strided_inputs_after_contiguous_ones() -> None:
     cases = [Case(1, shape=(7, 30)), Case(1, shape=(7, 30))]
     run, inputs, out = joined(cases)
     for layout in VIEWS * 2:
@@ -173,11 +173,11 @@ def test_a_strided_input_in_place_of_a_plain_one() -> None:
             case.check()
 
 
-def test_nothing_to_join() -> None:
+def test_join_of_no_kernels_is_none() -> None:
     assert BACKEND.join([]) is None
 
 
-def test_a_joined_kernel_goes_with_its_last_reference() -> None:
+def test_joined_kernel_is_freed_with_its_last_reference() -> None:
     run, inputs, out = joined([Case(0), Case(4)])
     run(*inputs, out=out)
     gone = weakref.ref(run.__self__.owner)

@@ -71,7 +71,7 @@ def programs(draw: st.DrawFn) -> tuple[Any, Any, list[Any]]:
 
 @settings(max_examples=15, derandomize=True)
 @given(programs())
-def test_random_groups(program: tuple[Any, Any, list[Any]]) -> None:
+def test_random_groups_match_numpy(program: tuple[Any, Any, list[Any]]) -> None:
     function, truth, arrays = program
     got = run(function, *arrays)
     want = truth(*(a.astype(np.float64) for a in arrays))
@@ -141,7 +141,7 @@ def test_long_sums_are_accurate(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(got, x.astype("f8").sum(axis, keepdims=True), rtol=1e-6)
 
 
-def test_a_maximum_of_rows_with_nan_is_nan() -> None:
+def test_maximum_of_rows_with_nan_is_nan() -> None:
     x = normal(4, 600)
     x[1, 5] = x[3, 599] = np.nan
     for axis in (0, 1):
@@ -149,7 +149,7 @@ def test_a_maximum_of_rows_with_nan_is_nan() -> None:
         np.testing.assert_array_equal(got, x.max(axis, keepdims=True))
 
 
-def test_iota_counts_its_own_elements() -> None:
+def test_iota_counts_elements_of_its_own_shape() -> None:
     x = normal(4, 1, 6)
     i4 = np.dtype("i4")
     graph = traced(lambda x: x + ops.cast(ops.iota(shape=(3, 6), dtype=i4), dtype=x.dtype), [x])
@@ -166,7 +166,7 @@ def test_iota_counts_its_own_elements() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float32", "float64"])
-def test_iota_is_an_address_in_its_dtype(dtype: str) -> None:
+def test_iota_is_the_flat_index_in_its_dtype(dtype: str) -> None:
     """Integers wrap; floats are the rounded address, not a sum of rounded ones."""
     shape = (300, 60_000 if dtype == "float32" else 700)  # past what the dtype counts exactly
     x = np.ones((300, 1), dtype)
@@ -174,13 +174,13 @@ def test_iota_is_an_address_in_its_dtype(dtype: str) -> None:
     np.testing.assert_array_equal(got, np.arange(300 * shape[1]).reshape(shape).astype(dtype))
 
 
-def test_a_constant_array_is_an_operand() -> None:
+def test_constant_array_is_an_operand() -> None:
     x, table = normal(5, 7), normal(7)
     (got,) = run(lambda x: ops.add(x, table), x)
     np.testing.assert_allclose(got, x + table)
 
 
-def test_values_of_length_1_are_folded_as_they_are() -> None:
+def test_reduction_over_length_1_is_the_identity() -> None:
     x = normal(5, 1)
     (got,) = run(lambda x: reduce_sum(x, axis=(1,)) / extent(x, axis=(1,)), x)
     np.testing.assert_array_equal(got, x)
@@ -241,7 +241,7 @@ def test_outputs_may_overwrite_inputs(function: Any, reuse: dict[int, int]) -> N
             np.testing.assert_array_equal(g, w)
 
 
-def test_a_row_output_may_overwrite_a_row_input() -> None:
+def test_row_output_may_overwrite_a_row_input() -> None:
     for length in (20, 900):
         a, c = normal(length, 100), normal(length, 1)
         graph = traced(lambda a, c: (c * 2.0, a / (reduce_sum(a * a, axis=(1,)) + c)), [a, c])

@@ -27,7 +27,7 @@ def total(x: Any) -> Any:
 
 @pytest.mark.parametrize("function", [softmax, total, lambda x: reduce_sum(x, axis=(0,))])
 @pytest.mark.parametrize("shape", [(500, 700), (2, 200_000), (200_000, 2)], ids=str)
-def test_results_do_not_depend_on_the_threads(
+def test_results_do_not_depend_on_the_number_of_threads(
     function: Any, shape: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
@@ -63,7 +63,7 @@ def test_many_python_threads_call_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         list(pool.map(work, range(200)))
 
 
-def test_a_second_process_loads_the_code_without_numba(tmp_path: Path) -> None:
+def test_second_process_loads_saved_code_without_numba(tmp_path: Path) -> None:
     x = np.random.default_rng(2).standard_normal((50, 90)).astype(np.float32)
     graph = traced(softmax, [x])
     kernel = BACKEND.compile(graph)
@@ -106,14 +106,14 @@ def test_a_second_process_loads_the_code_without_numba(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_damaged_blob_is_an_exception() -> None:
+def test_loading_a_corrupt_blob_raises() -> None:
     x = np.zeros((2, 3), np.float32)
     graph = traced(softmax, [x])
     with pytest.raises(Exception, match=r".+"):
         BACKEND.load(graph, b"kernel\nnot an object file")
 
 
-def test_the_version_names_the_toolchain_and_the_processor() -> None:
+def test_version_names_the_toolchain_and_the_processor() -> None:
     version = BACKEND.version()
     assert "numba" in version and "llvmlite" in version
     for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -121,7 +121,7 @@ def test_the_version_names_the_toolchain_and_the_processor() -> None:
             assert line.partition(":")[2].strip() in version
 
 
-def test_probe_names_the_machines_it_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_rejects_an_unsupported_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert BACKEND.probe() is None
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     reason = BACKEND.probe()

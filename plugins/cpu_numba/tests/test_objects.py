@@ -62,7 +62,7 @@ def image() -> bytes:
     return emit(MODULE)
 
 
-def test_constants_globals_and_calls_of_libraries(image: bytes) -> None:
+def test_loaded_code_uses_constants_globals_and_library_calls(image: bytes) -> None:
     loaded = Loaded(image)
     prime = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded["prime"])
     count = ctypes.CFUNCTYPE(ctypes.c_int64)(loaded["count"])
@@ -74,13 +74,13 @@ def test_constants_globals_and_calls_of_libraries(image: bytes) -> None:
     assert fill(1) == 0x0101010101010101
 
 
-def test_each_load_has_memory_of_its_own(image: bytes) -> None:
+def test_each_load_has_its_own_memory(image: bytes) -> None:
     a, b = Loaded(image), Loaded(image)
     assert ctypes.CFUNCTYPE(ctypes.c_int64)(a["count"])() == 41
     assert ctypes.CFUNCTYPE(ctypes.c_int64)(b["count"])() == 41
 
 
-def test_memory_is_given_back_unless_it_is_to_stay(image: bytes) -> None:
+def test_memory_is_unmapped_unless_stay_is_called(image: bytes) -> None:
     """A mapping ends with its object; that of `stay` does not."""
 
     def mapped(address: int) -> bool:
@@ -97,7 +97,7 @@ def test_memory_is_given_back_unless_it_is_to_stay(image: bytes) -> None:
     assert mapped(addresses[1])
 
 
-def test_code_cannot_be_written_nor_data_executed(image: bytes) -> None:
+def test_code_is_not_writable_and_data_not_executable(image: bytes) -> None:
     loaded = Loaded(image)
     with open("/proc/self/maps") as maps:
         lines = [line.split()[:2] for line in maps]
@@ -110,7 +110,7 @@ def test_code_cannot_be_written_nor_data_executed(image: bytes) -> None:
         assert [r[:3] for r in rights] == [wanted]
 
 
-def test_a_symbol_that_is_not_there_is_named(image: bytes) -> None:
+def test_missing_symbol_is_named_in_the_error(image: bytes) -> None:
     with pytest.raises(ObjectError, match="does not define nothing"):
         Loaded(image)["nothing"]
     with pytest.raises(ObjectError, match="mgb_no_such_function is not in this process"):
@@ -118,12 +118,12 @@ def test_a_symbol_that_is_not_there_is_named(image: bytes) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x7fELF", b"text" * 100])
-def test_what_is_no_object_file_is_refused(damage: bytes) -> None:
+def test_invalid_object_file_is_rejected(damage: bytes) -> None:
     with pytest.raises(ObjectError):
         Loaded(damage)
 
 
-def test_an_object_file_of_another_machine_is_refused(image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_file_for_another_machine_is_rejected(image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
     monkeypatch.setattr(platform, "machine", lambda: other)
     with pytest.raises(ObjectError, match="this machine"):
@@ -138,7 +138,7 @@ def attempt(image: bytes) -> bool:
     return True
 
 
-def test_truncated_files_are_refused(image: bytes) -> None:
+def test_truncated_files_are_rejected(image: bytes) -> None:
     """Section headers stand at the end, so that no part of a file is one."""
     assert not any(attempt(image[:size]) for size in range(0, len(image), 7))
 
@@ -156,7 +156,7 @@ def test_flipped_bytes_never_crash_the_loader(image: bytes, seed: int) -> None:
         assert False in outcomes
 
 
-def test_every_byte_of_the_headers_may_lie(image: bytes) -> None:
+def test_corrupt_header_fields_never_crash_the_loader(image: bytes) -> None:
     """Each 8-byte word of the file header and the section headers, at its extremes."""
     (start,) = struct.unpack_from("<Q", image, 40)
     for at in (*range(16, 64, 8), *range(start, len(image) - 7, 8)):
@@ -164,7 +164,7 @@ def test_every_byte_of_the_headers_may_lie(image: bytes) -> None:
             attempt(image[:at] + struct.pack("<Q", value) + image[at + 8 :])
 
 
-def test_a_relocation_ends_where_its_section_does() -> None:
+def test_relocation_past_its_section_end_is_rejected() -> None:
     """One of eight bytes in the last four of a section was written past its end once."""
     image = bytearray(parts(native().image)[0])
     (begin,) = struct.unpack_from("<Q", image, 40)
@@ -177,7 +177,7 @@ def test_a_relocation_ends_where_its_section_does() -> None:
         Loaded(bytes(image))
 
 
-def test_the_bytes_of_a_kernel() -> None:
+def test_kernel_code_round_trips_and_truncated_blobs_are_rejected() -> None:
     image = emit("define i64 @kernel(i64 %a, i64 %b, i64 %c) {\n  ret i64 0\n}")
     owner = Loaded(image)
     blob = Code(owner["kernel"], "kernel", image, owner).dump()
@@ -188,13 +188,13 @@ def test_the_bytes_of_a_kernel() -> None:
             load(blob[:size])
 
 
-def test_native_code_that_cannot_be_loaded_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_code_that_cannot_be_loaded_is_recompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_module, "_native", None)
     made = native(b"no object file")
     assert all(map(Loaded, parts(made.image)))
 
 
-def test_a_kernel_wants_nothing_of_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_does_not_depend_on_the_compiler_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where the optimizer does not see that no loop raises, as in kernels of a thousand ops."""
     made = llvm.create_pipeline_tuning_options
     monkeypatch.setattr(llvm, "create_pipeline_tuning_options", lambda speed_level=0: made(0))

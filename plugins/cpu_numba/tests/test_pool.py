@@ -57,7 +57,7 @@ def test_any_number_of_threads_gives_the_same_bits(
         np.testing.assert_array_equal(other, results[0])
 
 
-def test_thousands_of_small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_small_calls_run_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_NUM_THREADS", "4")
     x, y = normal(40, 3), np.zeros((40, 3), np.float32)
     kernel = BACKEND.compile(traced(lambda a, b: (a + b) * 1.0, [y, x]))
@@ -67,7 +67,7 @@ def test_thousands_of_small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(y, x.astype(np.float64) * 3001, rtol=1e-3)
 
 
-def test_many_python_threads_and_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_calls_from_python_threads_with_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_NUM_THREADS", "3")
     inputs = [normal(rows, columns) for rows in (1, 7, 50) for columns in (3, 90, 20_000)]
     inputs += [normal(rows, 11) for rows in range(1, 20)]
@@ -85,7 +85,7 @@ def test_many_python_threads_and_many_shapes(monkeypatch: pytest.MonkeyPatch) ->
         list(pool.map(work, range(1500)))
 
 
-def test_a_bad_number_of_threads_is_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_thread_count_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = normal(30, 30), np.empty((30, 30), np.float32)
     kernel = BACKEND.compile(traced(softmax, [x]))
     monkeypatch.setenv("MGB_NUM_THREADS", "2")
@@ -98,7 +98,7 @@ def test_a_bad_number_of_threads_is_an_exception(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(y, true_softmax(x), rtol=2e-5)
 
 
-def test_wrong_calls_are_exceptions() -> None:
+def test_wrong_arguments_raise_type_error() -> None:
     x, y = normal(3, 4), np.empty((3, 4), np.float32)
     run = BACKEND.compile(traced(softmax, [x])).run
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_wrong_calls_are_exceptions() -> None:
     np.testing.assert_allclose(y, true_softmax(x), rtol=2e-5)
 
 
-def test_subclasses_of_arrays_and_lists_of_outputs(tmp_path: Path) -> None:
+def test_array_subclasses_and_lists_of_outputs_are_accepted(tmp_path: Path) -> None:
     x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(30, 8))
     x[:] = normal(30, 8)
     out = np.zeros((30, 8), np.float32).view(np.recarray)
@@ -123,7 +123,7 @@ def test_subclasses_of_arrays_and_lists_of_outputs(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(out), true_softmax(np.asarray(x)), rtol=2e-5)
 
 
-def test_programs_are_bounded() -> None:
+def test_cached_launch_programs_are_bounded() -> None:
     kernel = BACKEND.compile(traced(softmax, [normal(2, 3)]))
     launcher = kernel.run.__self__.owner
     for rows in range(2, 800):
@@ -164,7 +164,7 @@ def run_python(program: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_python_ends_while_workers_sleep_spin_and_work() -> None:
+def test_python_exits_while_workers_sleep_spin_or_work() -> None:
     run_python("check(); time.sleep(0.01)")
     run_python("check()")
     run_python(
@@ -179,7 +179,7 @@ def test_python_ends_while_workers_sleep_spin_and_work() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not bind threads to cores")
-def test_the_first_call_leaves_the_caller_on_its_cores() -> None:
+def test_first_call_preserves_the_callers_cpu_affinity() -> None:
     """Once the caller was sent away in place of a worker that had not begun: in every second process."""
     for _ in range(4):
         run_python(
@@ -193,7 +193,7 @@ def test_the_first_call_leaves_the_caller_on_its_cores() -> None:
         )
 
 
-def test_a_forked_child_has_workers_of_its_own() -> None:
+def test_forked_child_starts_its_own_workers() -> None:
     printed = run_python(
         """
         check()
@@ -214,7 +214,7 @@ def test_a_forked_child_has_workers_of_its_own() -> None:
     assert printed == "done\n"
 
 
-def test_a_fork_while_others_call() -> None:
+def test_fork_while_other_threads_call_kernels() -> None:
     run_python(
         """
         stop = []
@@ -265,7 +265,7 @@ def test_signals_reach_python() -> None:
     )
 
 
-def test_workers_are_started_when_they_are_wanted() -> None:
+def test_workers_are_started_on_demand() -> None:
     printed = run_python(
         """
         print(native().workers.value)

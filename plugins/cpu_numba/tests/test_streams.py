@@ -39,7 +39,7 @@ def around(out: Any, memory: Any) -> Any:
 
 @pytest.mark.usefixtures("streaming")
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "uint64"])
-def test_every_start_and_length(dtype: str) -> None:
+def test_outputs_of_every_alignment_and_length(dtype: str) -> None:
     x = RNG.integers(0, 50, 3000).astype(dtype)
     graph = traced(lambda x: (x + x) * x, [x])
     kernel = BACKEND.compile(graph)
@@ -54,7 +54,9 @@ def test_every_start_and_length(dtype: str) -> None:
 @pytest.mark.usefixtures("streaming")
 @pytest.mark.parametrize("axis", [(0,), (1,)], ids=str)
 @pytest.mark.parametrize("shape", [(300, 70), (33, 1025), (2, 40_000), (40_000, 3)], ids=str)
-def test_rows_and_columns(axis: tuple[int, ...], shape: tuple[int, ...]) -> None:
+def test_row_and_column_reductions_write_only_their_outputs(
+    axis: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
     x = RNG.standard_normal(shape).astype(np.float32)
     graph = traced(lambda x: (x - reduce_max(x, axis=axis), reduce_sum(x, axis=axis), ops.lt(x, 0.0)), [x])
     (moved, small), (total, _), (below, flags) = (
@@ -69,7 +71,7 @@ def test_rows_and_columns(axis: tuple[int, ...], shape: tuple[int, ...]) -> None
 
 
 @pytest.mark.usefixtures("streaming")
-def test_in_place() -> None:
+def test_outputs_may_overwrite_inputs_in_place() -> None:
     x, y = (RNG.standard_normal(5000).astype(np.float32) for _ in range(2))
     graph = traced(lambda x, y: (x * 0.5 + y, y - x), [x, y])
     kernel = BACKEND.compile(graph)
@@ -86,7 +88,7 @@ def test_in_place() -> None:
 
 
 @pytest.mark.usefixtures("streaming")
-def test_gathered_inputs_and_broadcast_ones() -> None:
+def test_fortran_order_and_broadcast_inputs() -> None:
     x = RNG.standard_normal((130, 700)).astype(np.float32)
     row, column = x[:1].copy(), x[:, :1].copy()
     (got,) = run(lambda a, b, c: a * b + c, np.asfortranarray(x), row, column)
@@ -100,7 +102,7 @@ def test_large_results_are_streamed_and_small_ones_are_not() -> None:
     assert streams == [False, False, True]
 
 
-def test_threads_are_woken_for_work_and_not_for_elements() -> None:
+def test_parallelism_depends_on_work_not_element_count() -> None:
     def wakes(function: Any, length: int) -> bool:
         frame = Frame(traced(function, [np.ones(9, np.float32)]))
         return plan.Planner(frame, [(length,), (length,)], [(4,), (4,)]).plan().parallel
@@ -124,7 +126,7 @@ def folded(fold: Any, arrays: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_a_nan_anywhere_in_a_row_is_its_extreme(dtype: str) -> None:
+def test_nan_anywhere_in_a_row_is_its_max_and_min(dtype: str) -> None:
     arrays = [RNG.standard_normal((30, n)).astype(dtype) for n in (7, 16, 63, 64, 65, 200, 1000, 40_000)]
     for x in arrays:
         places = RNG.integers(0, x.shape[1], 20)
@@ -136,7 +138,7 @@ def test_a_nan_anywhere_in_a_row_is_its_extreme(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "bool"])
-def test_integer_rows(dtype: str) -> None:
+def test_integer_row_reductions_match_numpy(dtype: str) -> None:
     high = 2 if dtype == "bool" else 127
     arrays = [RNG.integers(0, high, (9, n)).astype(dtype) for n in (9, 64, 100, 1001, 50_000)]
     for fold, truth in EXTREMES:
@@ -147,14 +149,14 @@ def test_integer_rows(dtype: str) -> None:
             np.testing.assert_array_equal(got, total(x, axis=1, keepdims=True, dtype=got.dtype))
 
 
-def test_infinities_and_the_order_of_a_sum() -> None:
+def test_sums_of_rows_with_infinities_and_nan() -> None:
     x = np.ones((4, 5000), np.float32)
     x[0, 77], x[1, 99], x[1, 4000], x[2, 3] = np.inf, np.inf, -np.inf, np.nan
     (got,) = run(lambda x: reduce_sum(x * 1.0, axis=(1,)), x)
     np.testing.assert_array_equal(got[:, 0], [np.inf, np.nan, np.nan, 5000])
 
 
-def test_vectors_are_as_wide_as_the_processor_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_use_the_full_width_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     import llvmlite.binding as llvm
 
     if not llvm.get_host_cpu_features().get("avx512f"):

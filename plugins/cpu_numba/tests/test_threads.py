@@ -157,7 +157,7 @@ def test_threads_call_traced_functions_with_changing_shapes(seconds: int) -> Non
     assert calls["least"] > 0, calls
 
 
-def test_a_backend_is_loaded_once_for_threads_that_ask_at_once() -> None:
+def test_backend_is_loaded_once_by_concurrent_threads() -> None:
     code = """
 import sys, threading
 from mgb import plugins

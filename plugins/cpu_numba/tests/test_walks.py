@@ -55,7 +55,7 @@ BROADCASTS = [
 
 @pytest.mark.usefixtures("short", "stored")
 @pytest.mark.parametrize(("shape", "small"), BROADCASTS, ids=str)
-def test_broadcasts(shape: tuple[int, ...], small: tuple[int, ...]) -> None:
+def test_broadcast_operands_in_every_layout(shape: tuple[int, ...], small: tuple[int, ...]) -> None:
     bias = whole(*small)
     graph = traced(lambda x, b: (maximum(x + b, 0.0), x * b), [whole(*shape), bias])
     kernel = BACKEND.compile(graph)
@@ -68,7 +68,7 @@ def test_broadcasts(shape: tuple[int, ...], small: tuple[int, ...]) -> None:
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("axis", [(0, 2, 3), (1, 3), (0, 3), (3,), (0, 1, 2)], ids=str)
-def test_passes_that_keep_values(axis: tuple[int, ...]) -> None:
+def test_softmax_passes_reuse_cached_values(axis: tuple[int, ...]) -> None:
     """Passes run to and fro, and the later ones find what the earlier ones kept."""
     shape = (3, 4, 10, 33)
 
@@ -85,7 +85,7 @@ def test_passes_that_keep_values(axis: tuple[int, ...]) -> None:
         np.testing.assert_allclose(got, true / true.sum(axis, keepdims=True), rtol=1e-5)
 
 
-def test_pieces_of_a_line_follow_each_other() -> None:
+def test_piece_stride_follows_the_memory_layout() -> None:
     """A line is read in one go, unless its elements lie apart."""
     arrays = [np.ones((8, 4096), np.float32), np.ones((1, 4096), np.float32)]
     frame = Frame(traced(lambda x, b: x + b, arrays))
@@ -100,7 +100,7 @@ def test_pieces_of_a_line_follow_each_other() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
-def test_tiles_of_transposed_rows(dtype: str) -> None:
+def test_tiled_reduction_of_transposed_rows(dtype: str) -> None:
     graph = traced(lambda x, y: reduce_sum(x * y, axis=(1,)), [whole(5, 9, dtype=dtype)] * 2)
     kernel = BACKEND.compile(graph)
     for rows, length in itertools.product((2, 15, 16, 17, 70), (300, 301, 1000)):
@@ -112,7 +112,7 @@ def test_tiles_of_transposed_rows(dtype: str) -> None:
             np.testing.assert_array_equal(got, true.astype(dtype))
 
 
-def test_tiles_end_where_their_axis_ends() -> None:
+def test_partial_tiles_at_the_end_of_an_axis() -> None:
     for shape, order in [((6, 90, 70), (0, 2, 1)), ((3, 2, 90, 21), (1, 0, 3, 2)), ((70, 30, 5), (1, 2, 0))]:
         x = whole(*shape).transpose(order)
         axis = (x.ndim - 1,)
@@ -139,7 +139,9 @@ def test_only_transposed_rows_are_tiled() -> None:
 
 @pytest.mark.parametrize("ahead", [64, 1 << 12, 1 << 20])
 @pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
-def test_short_rows_ask_ahead(monkeypatch: pytest.MonkeyPatch, ahead: int, stream: int) -> None:
+def test_prefetch_of_short_rows_changes_no_result(
+    monkeypatch: pytest.MonkeyPatch, ahead: int, stream: int
+) -> None:
     """Asking changes no result, and may reach beyond the end of an array."""
     for name, value in [("DISTANT", 0), ("AHEAD", ahead), ("STREAM", stream)]:
         monkeypatch.setattr(plan, name, value)
@@ -165,7 +167,7 @@ LENGTHS = (2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 255, 511, 512, 513)
 
 @pytest.mark.parametrize("dtype", ["int16", "float16", "float32", "float64"])
 @pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
-def test_rows_with_and_without_the_walk_around_them(
+def test_short_row_path_matches_the_general_path(
     monkeypatch: pytest.MonkeyPatch, dtype: str, stream: int
 ) -> None:
     monkeypatch.setattr(plan, "STREAM", stream)
@@ -192,7 +194,7 @@ def test_rows_with_and_without_the_walk_around_them(
             np.testing.assert_array_equal(found[1], (np.maximum(kept, wide[1]) * wide[0]).astype(dtype))
 
 
-def test_only_short_rows_far_from_cache_ask_ahead() -> None:
+def test_only_large_arrays_of_short_rows_are_prefetched() -> None:
     frame = Frame(traced(lambda x: reduce_sum(x * 2.0, axis=(1,)), [np.ones((9, 9), np.float32)]))
 
     def ahead(rows: int, length: int, layout: str = "plain") -> int:
@@ -212,7 +214,7 @@ def normalised(x: Any, b: Any) -> Any:
 
 @pytest.mark.parametrize("piece", [16, 64, 1 << 9])
 @pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
-def test_rows_of_several_passes_ask_for_the_next(
+def test_next_row_prefetch_changes_no_result(
     monkeypatch: pytest.MonkeyPatch, piece: int, stream: int
 ) -> None:
     """Asking changes no result, and may reach beyond the end of an array."""
@@ -229,7 +231,7 @@ def test_rows_of_several_passes_ask_for_the_next(
             np.testing.assert_array_equal(out[1], rest * rest.sum(2, keepdims=True))
 
 
-def test_only_rows_that_fit_in_cache_ask_for_the_next() -> None:
+def test_only_rows_that_fit_in_cache_prefetch_the_next() -> None:
     frame = Frame(traced(normalised, [np.ones((2, 9, 9), np.float32), np.ones((1, 9, 9), np.float32)]))
     assert [[o.name for o in frame.asked(k)] for k in range(3)] == [
         [],

@@ -96,7 +96,7 @@ def wrapped(values: Any, dtype: str) -> Any:
     return np.array([int(v) % 2**bits for v in values], f"uint{bits}").view(dtype)
 
 
-def test_remainders_of_numbers_of_any_bits() -> None:
+def test_mod_and_floor_div_of_any_float_bits() -> None:
     """A million of them, and each special number by each other."""
     a, b = pairs_of_any_bits("float32", 1 << 20)
     with np.errstate(all="ignore"):
@@ -106,7 +106,7 @@ def test_remainders_of_numbers_of_any_bits() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_floats(dtype: str) -> None:
+def test_float_ops_match_numpy(dtype: str) -> None:
     a, b = floats(dtype)
     words = ["add", "sub", "mul", "div", "floor_div", "mod", "lt", "le", "eq"]
     unary = ["neg", "floor", "round", "sqrt"]
@@ -134,7 +134,7 @@ def test_floats(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_extremes_keep_nan(dtype: str) -> None:
+def test_maximum_and_minimum_propagate_nan(dtype: str) -> None:
     a, b = floats(dtype)
     got = run(lambda a, b: [ops.maximum(a, b), ops.minimum(a, b), ops.fma(a, b, a)], a, b)
     np.testing.assert_array_equal(got[0], np.maximum(a, b))
@@ -143,7 +143,7 @@ def test_extremes_keep_nan(dtype: str) -> None:
         np.testing.assert_allclose(got[2], a * b + a, rtol=1e-6)
 
 
-def test_booleans() -> None:
+def test_boolean_ops_match_numpy() -> None:
     a, b = (x.ravel() for x in np.meshgrid([False, True], [False, True]))
     names = [
         "logical_and",
@@ -164,7 +164,7 @@ def test_booleans() -> None:
 
 
 @pytest.mark.parametrize("source", DTYPES, ids=str)
-def test_casts(source: Any) -> None:
+def test_casts_match_numpy(source: Any) -> None:
     source = np.dtype(source)
     a = np.arange(-8, 120).astype(source) if source.kind in "iu" else np.linspace(0, 100, 128).astype(source)
     targets = [np.dtype(d) for d in DTYPES]
@@ -174,7 +174,7 @@ def test_casts(source: Any) -> None:
 
 
 @pytest.mark.parametrize("target", ["float16", BFLOAT16], ids=str)
-def test_float64_is_rounded_to_16_bits_once(target: Any) -> None:
+def test_float64_to_16_bit_cast_rounds_once(target: Any) -> None:
     half = np.arange(0, 2**16, dtype=np.uint16).view(target).astype(np.float64)
     half = np.sort(half[np.isfinite(half)])
     middle = (half[1:] + half[:-1]) / 2
@@ -200,7 +200,7 @@ def test_16_bit_floats_survive_load_and_store(dtype: Any) -> None:
     assert np.isnan(got.astype(np.float32)[nan]).all()
 
 
-def test_bitcasts() -> None:
+def test_bitcasts_preserve_bits() -> None:
     f4, i4 = np.dtype("f4"), np.dtype("i4")
     a = np.array([0.0, -0.0, 1.5, np.inf], "f4")
     bits, back = run(lambda a: [ops.bitcast(a, dtype=i4), ops.bitcast(ops.bitcast(a, dtype=i4), dtype=f4)], a)
@@ -210,7 +210,7 @@ def test_bitcasts() -> None:
 
 @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", BFLOAT16, "float32"], ids=str)
-def test_reductions(dtype: Any, axis: tuple[int, ...]) -> None:
+def test_reductions_match_numpy(dtype: Any, axis: tuple[int, ...]) -> None:
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(0)
     x = rng.integers(0, 5, (6, 37)).astype(dtype)
@@ -222,7 +222,7 @@ def test_reductions(dtype: Any, axis: tuple[int, ...]) -> None:
         same(g, w.astype(dtype))
 
 
-def test_reductions_of_nothing() -> None:
+def test_reductions_of_an_empty_axis() -> None:
     x = np.zeros((3, 0), "f4")
     got = run(
         lambda x: [getattr(reduce, f"reduce_{n}")(x, axis=(1,)) for n in ("sum", "prod", "max", "min")], x

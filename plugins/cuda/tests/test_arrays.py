@@ -20,7 +20,7 @@ def cupy() -> Iterator[Any]:
     standin.uninstall()
 
 
-def test_a_constant_is_there_before_another_stream_may_read_it(cupy: Any, monkeypatch: Any) -> None:
+def test_constant_upload_synchronizes_its_stream(cupy: Any, monkeypatch: Any) -> None:
     done: list[Any] = []
 
     def copied(array: Any) -> Any:
@@ -37,7 +37,7 @@ def test_a_constant_is_there_before_another_stream_may_read_it(cupy: Any, monkey
     assert constant.device.id == 1 and constant.get().tolist() == [0, 1, 2, 3, 4]
 
 
-def test_what_is_sent_for_one_call_waits_for_nothing(cupy: Any, monkeypatch: Any) -> None:
+def test_per_call_upload_does_not_synchronize(cupy: Any, monkeypatch: Any) -> None:
     def wait(_stream: Any) -> None:
         raise AssertionError("the host waits for the device")
 

@@ -106,7 +106,7 @@ def test_one_kernel_serves_other_lengths(used: Blank, shape: tuple[int, int]) ->
         ([MATRIX, ROW], MATRIX[1:], "(37, 45), (1, 45), (36, 45) do not go together"),
     ],
 )
-def test_shapes_of_another_kernel(used: Blank, arrays: list[Any], out: Any, text: str) -> None:
+def test_shapes_of_another_kernel_are_rejected(used: Blank, arrays: list[Any], out: Any, text: str) -> None:
     before = used.device.launches
     with pytest.raises(ValueError, match=re.escape(text)) as caught:
         used.run(*arrays, out=[out.copy()])
@@ -117,7 +117,7 @@ def test_shapes_of_another_kernel(used: Blank, arrays: list[Any], out: Any, text
 
 @pytest.mark.parametrize("dtype", ["float64", "int32", "float16", "bool"])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_dtype_of_another_kernel(unit: Blank, which: int, dtype: str) -> None:
+def test_dtype_of_another_kernel_is_rejected(unit: Blank, which: int, dtype: str) -> None:
     """Seen where a plan is made: a call like one before is not looked at again."""
     arrays = [MATRIX, ROW, MATRIX.copy()]
     arrays[which] = arrays[which].astype(dtype)
@@ -127,6 +127,6 @@ def test_a_dtype_of_another_kernel(unit: Blank, which: int, dtype: str) -> None:
     assert unit.device.launches == 0
 
 
-def test_another_number_of_arrays(used: Blank) -> None:
+def test_wrong_number_of_arrays_is_rejected(used: Blank) -> None:
     with pytest.raises(TypeError, match="takes 2 input and 1 output arrays, not 1 and 1"):
         used.run(MATRIX, out=[MATRIX.copy()])

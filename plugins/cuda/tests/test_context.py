@@ -64,7 +64,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_a_thread_without_a_context_gets_that_of_the_gpu(stub_folder: Path, name: str) -> None:
+def test_thread_without_a_context_uses_the_primary_context(stub_folder: Path, name: str) -> None:
     script = f"""
 made = in_thread(lambda: device.graph(starts, tables))
 notes.watch(8)
@@ -75,7 +75,7 @@ print(json.dumps([len(contexts()), set(contexts()) == {{PRIMARY}}, [s for s in s
     assert run(stub_folder, script) == [3 * each, True, []]
 
 
-def test_launches_are_noted_once_and_the_context_is_taken_once(stub_folder: Path) -> None:
+def test_only_rejected_launches_are_retried_and_context_is_retained_once(stub_folder: Path) -> None:
     """Whatever was refused is launched again, nothing else is."""
     script = """
 notes.watch(8)
@@ -88,7 +88,7 @@ print(json.dumps([grids, found[1] == PRIMARY, context(), notes.library.stub_reta
     assert run(stub_folder, script) == [[1, 2, 3, 4] * 3, True, 0, 1]
 
 
-def test_the_context_of_another_library_stays(stub_folder: Path) -> None:
+def test_context_of_another_library_is_preserved(stub_folder: Path) -> None:
     """As the CUDA runtime takes it, CuPy with it."""
     script = """
 def work():
@@ -105,7 +105,7 @@ print(json.dumps([in_thread(work), sorted(set(contexts())), len(contexts())]))
     assert run(stub_folder, script) == [0x9000, [0x9000], 9]
 
 
-def test_what_a_kernel_needs_and_how_long_it_takes_is_asked_with_a_context(stub_folder: Path) -> None:
+def test_timing_and_resource_checks_run_with_a_context(stub_folder: Path) -> None:
     script = """
 notes.watch(8)
 timed = in_thread(lambda: elapsed(device.context, lambda stream: launch(stream, tables[0]), 0))
@@ -115,7 +115,7 @@ print(json.dumps([type(timed).__name__, len(contexts()), checked == PRIMARY]))
     assert run(stub_folder, script) == ["float", 6, True]
 
 
-def test_a_refusal_of_another_kind_is_an_error(stub_folder: Path) -> None:
+def test_driver_errors_are_reported_for_every_kind_of_launch(stub_folder: Path) -> None:
     script = """
 graph = device.graph(starts, tables)
 notes.watch(8)
@@ -131,7 +131,7 @@ print(json.dumps(found))
     assert all("ILLEGAL_ADDRESS" in text for text in said[3:])
 
 
-def test_each_thread_has_a_default_stream(stub_folder: Path) -> None:
+def test_each_thread_has_its_own_default_stream(stub_folder: Path) -> None:
     """The handle is one, the streams are several: what is kept by handle alone is shared."""
     script = """
 notes.watch(8)

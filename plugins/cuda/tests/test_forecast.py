@@ -20,7 +20,7 @@ def of(entry: Entry, least: tuple[int, int] = (4, 4)) -> float:
     return forecast(Ledger((entry,), *least), N, H200).of_copy
 
 
-def test_a_copy_is_a_copy() -> None:
+def test_copy_is_forecast_at_copy_speed() -> None:
     assert of(COPY) > 0.95
 
 
@@ -32,13 +32,13 @@ def test_a_copy_is_a_copy() -> None:
         ({"read": 12.0}, "memory"),
     ],
 )
-def test_each_bound_binds(changes: dict[str, float], bound: str) -> None:
+def test_each_bound_limits_the_forecast(changes: dict[str, float], bound: str) -> None:
     slower = replace(COPY, **changes)
     assert of(slower) < 0.65 * of(COPY)
     assert forecast(Ledger((slower,), 4, 4), N, H200).bound == bound
 
 
-def test_a_block_alone_does_one_after_the_other() -> None:
+def test_single_resident_block_does_not_overlap_work() -> None:
     busy = replace(COPY, instructions=40.0)
     assert of(replace(busy, resident=1)) < of(busy)
 
@@ -49,7 +49,7 @@ def test_small_arrays_are_bound_by_launches() -> None:
     assert "predicted" in str(found)
 
 
-def test_a_driver_that_says_nothing_of_rates() -> None:
+def test_forecast_uses_defaults_for_unknown_driver_rates() -> None:
     known, unknown = (
         forecast(Ledger((COPY,), 4, 4), N, p) for p in (H200, replace(H200, clock=0, bandwidth=0))
     )

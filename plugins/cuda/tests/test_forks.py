@@ -17,7 +17,7 @@ def process() -> Iterator[Forks]:
     found.close()
 
 
-def test_a_script_finds_what_was_prepared_and_leaves_nothing_behind(process: Forks) -> None:
+def test_script_sees_prepared_state_and_leaves_no_side_effects(process: Forks) -> None:
     change = "made.append(2); sys.path.clear(); os.environ['COLOUR'] = 'red'; print(made, os.getpid())"
     answers = [process.run(change).rsplit(maxsplit=1) for _ in range(2)]
     assert [text for text, _ in answers] == ["[1, 2]", "[1, 2]"]
@@ -25,7 +25,7 @@ def test_a_script_finds_what_was_prepared_and_leaves_nothing_behind(process: For
     assert process.run("print(made, os.environ['COLOUR'], len(sys.path) > 0)") == "[1] blue True\n"
 
 
-def test_its_variables_are_its_own(process: Forks) -> None:
+def test_environment_variables_are_per_script(process: Forks) -> None:
     script = "print(os.environ.get('SIZE'), os.environ['COLOUR'])"
     assert process.run(script, SIZE="7") == "7 blue\n" and process.run(script) == "None blue\n"
 
@@ -39,13 +39,13 @@ def test_its_variables_are_its_own(process: Forks) -> None:
         ("not a script", "SyntaxError"),
     ],
 )
-def test_one_that_fails_says_why_and_the_next_one_runs(process: Forks, script: str, text: str) -> None:
+def test_failing_script_reports_its_error_and_the_next_runs(process: Forks, script: str, text: str) -> None:
     with pytest.raises(AssertionError, match=text):
         process.run(script)
     assert process.run("print(3)") == "3\n"
 
 
-def test_what_was_prepared_and_a_script_have_a_source() -> None:
+def test_source_is_available_for_prepared_and_script_code() -> None:
     process = Forks("import inspect\ndef prepared():\n    return 1\n")
     try:
         script = "def own():\n    return 2\nprint([inspect.getsource(f) for f in (prepared, own)])"
@@ -55,13 +55,13 @@ def test_what_was_prepared_and_a_script_have_a_source() -> None:
         process.close()
 
 
-def test_one_that_does_not_end_is_ended() -> None:
+def test_script_that_exceeds_the_time_limit_is_killed() -> None:
     process = Forks(f"import time, {forks.__name__} as forks; forks.LIMIT = 1")
     with pytest.raises(AssertionError, match="ended by signal 14"):
         process.run("time.sleep(60)")
     process.close()
 
 
-def test_what_cannot_be_prepared_says_why() -> None:
+def test_failing_preparation_reports_its_error() -> None:
     with pytest.raises(AssertionError, match="No module named 'nothing'"):
         Forks("import nothing")

@@ -45,7 +45,7 @@ FLOATS = ("float", "float")
 
 class TestConversions:
     @pytest.mark.parametrize(("widen", "dtype"), [("h2f", np.float16), ("b2f", ml_dtypes.bfloat16)])
-    def test_every_16_bit_number_widens(self, widen: str, dtype: Any) -> None:
+    def test_every_16_bit_float_widens_exactly(self, widen: str, dtype: Any) -> None:
         bits = np.arange(1 << 16, dtype=np.uint16)
         found = np.empty(bits.size, np.float32)
         run(EACH % f"{widen}(p.x[i])", bits, found, ("uint16_t", "float"))
@@ -54,7 +54,7 @@ class TestConversions:
         assert (np.signbit(found) == np.signbit(want))[~np.isnan(want)].all()
 
     @pytest.mark.parametrize(("narrow", "dtype"), [("f2h", np.float16), ("f2b", ml_dtypes.bfloat16)])
-    def test_every_half_way_point_rounds_to_even(self, narrow: str, dtype: Any) -> None:
+    def test_halfway_points_round_to_even(self, narrow: str, dtype: Any) -> None:
         every = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
         every = np.sort(every[np.isfinite(every)])
         middle = (every[1:].astype(np.float64) / 2 + every[:-1].astype(np.float64) / 2).astype(np.float32)
@@ -67,7 +67,7 @@ class TestConversions:
         np.testing.assert_array_equal(found, want.view(np.uint16))
 
     @pytest.mark.parametrize("narrow", ["f2h", "f2b"])
-    def test_float64_rounds_once(self, narrow: str) -> None:
+    def test_float64_to_16_bit_rounds_once(self, narrow: str) -> None:
         """Ties of the 16-bit type that are no ties of float64: float32 in between would make them ties."""
         dtype = np.dtype(np.float16 if narrow == "f2h" else ml_dtypes.bfloat16)
         near = np.arange(0x3C00, 0x3E00, dtype=np.uint16).view(dtype).astype(np.float64)
@@ -85,17 +85,17 @@ class TestConversions:
 class TestMistakes:
     X = np.arange(64, dtype=np.float32)
 
-    def test_a_barrier_for_some(self) -> None:
+    def test_barrier_not_reached_by_all_threads_raises(self) -> None:
         with pytest.raises(LaunchError, match="a barrier was reached by 40 of 64 threads"):
             run("if (threadIdx.x < 40) __syncthreads();", self.X, self.X.copy(), FLOATS)
 
-    def test_a_shuffle_for_some(self) -> None:
+    def test_shuffle_not_reached_by_all_threads_raises(self) -> None:
         body = "if (threadIdx.x % 32 != 7) p.y[threadIdx.x] = __shfl_xor_sync(~0u, p.x[threadIdx.x], 1);"
         with pytest.raises(LaunchError, match="a shuffle was reached by 31 of 32 threads"):
             run(body, self.X, self.X.copy(), FLOATS)
 
     @pytest.mark.parametrize("barrier", [True, False])
-    def test_a_missing_barrier_shows_in_one_of_two_orders(self, barrier: bool) -> None:
+    def test_missing_barrier_shows_in_one_of_two_thread_orders(self, barrier: bool) -> None:
         body = "__shared__ float s[64]; int t = threadIdx.x; s[t] = p.x[t]; %s p.y[t] = s[63 - t];"
         right = []
         for reverse in (False, True):
@@ -104,7 +104,7 @@ class TestMistakes:
             right.append(np.array_equal(y, self.X[::-1]))
         assert all(right) is barrier
 
-    def test_shared_memory_holds_nothing_at_first(self) -> None:
+    def test_shared_memory_starts_as_nan(self) -> None:
         body = (
             "__shared__ float s[64]; p.y[threadIdx.x] = s[threadIdx.x]; __syncthreads(); s[threadIdx.x] = 1;"
         )
@@ -113,7 +113,7 @@ class TestMistakes:
             run(body, self.X, y, FLOATS)
             assert np.isnan(y).all()
 
-    def test_shuffles_give_the_value_of_the_other_lane(self) -> None:
+    def test_shuffle_returns_the_value_of_the_other_lane(self) -> None:
         y = np.zeros_like(self.X)
         run("p.y[threadIdx.x] = __shfl_xor_sync(~0u, p.x[threadIdx.x], 5);", self.X, y, FLOATS)
         np.testing.assert_array_equal(y, np.arange(64) ^ 5)
@@ -132,24 +132,24 @@ class TestMistakes:
             right.append(np.array_equal(y, np.roll(self.X, 32)))
         return right
 
-    def test_blocks_of_a_cluster_see_each_others_memory(self) -> None:
+    def test_cluster_blocks_see_each_others_shared_memory(self) -> None:
         assert all(self.swap("cluster_sync();", "cluster_sync();", ""))
 
-    def test_a_missing_barrier_of_a_cluster_shows(self) -> None:
+    def test_missing_cluster_barrier_shows(self) -> None:
         assert not all(self.swap("cluster_sync();", "__syncthreads();", "cluster_sync();"))
 
-    def test_the_memory_of_a_block_that_is_not_there(self) -> None:
+    def test_access_to_memory_of_an_inactive_block_raises(self) -> None:
         with pytest.raises(LaunchError, match="of a block that has not begun"):
             self.swap("", "cluster_sync();", "")
         with pytest.raises(LaunchError, match="of a block that has ended"):
             self.swap("cluster_sync(); if (blockIdx.x == 1) return;", "", "")
 
-    def test_the_barrier_of_a_cluster_for_some(self) -> None:
+    def test_cluster_barrier_not_reached_by_all_threads_raises(self) -> None:
         body = "if (blockIdx.x == 0) cluster_sync(); else __syncthreads();"
         with pytest.raises(LaunchError, match="the barrier of a cluster was reached by 32 of 64 threads"):
             run(body, self.X, self.X.copy(), FLOATS, 32, cluster=2)
 
-    def test_what_the_compiler_refuses_is_kept(self, tmp_path: Path) -> None:
+    def test_source_rejected_by_the_compiler_is_saved(self, tmp_path: Path) -> None:
         with pytest.raises(LaunchError, match=r"refused\.cpp"):
             HostDevice(tmp_path).compile("nonsense")
         assert "nonsense" in (tmp_path / "refused.cpp").read_text()

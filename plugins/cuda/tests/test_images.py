@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class TestImages:
-    def test_each_text_is_compiled_once_for_each_kind_of_device(self) -> None:
+    def test_each_source_is_compiled_once_per_device_kind(self) -> None:
         first, second = Counting(), Counting("sm_80")
         images = Images("test")
         for device in (first, first, second):
@@ -48,14 +48,14 @@ class TestImages:
         images.get(first, "b")
         assert (first.compiled, second.compiled) == (2, 1)
 
-    def test_another_process_finds_them_on_disk(self) -> None:
+    def test_another_process_loads_images_from_disk(self) -> None:
         Images("test").get(Counting(), "a")
         again, newer = Counting(), Counting(toolchain="2")
         assert Images("test").get(again, "a") == b"sm_90 1 a"
         assert Images("test").get(newer, "a") == b"sm_90 2 a"
         assert (again.compiled, newer.compiled) == (0, 1)
 
-    def test_the_first_is_kept_with_its_kernel_alone(self, folder: Path) -> None:
+    def test_first_image_is_stored_only_with_its_kernel(self, folder: Path) -> None:
         images = Images("test")
         images.get(Counting(), "a", keep=False)
         assert not [p for p in folder.rglob("*") if p.is_file()]
@@ -63,7 +63,7 @@ class TestImages:
         assert loaded.get(elsewhere, "a") == b"sm_90 1 a"
         assert elsewhere.compiled == 0
 
-    def test_damaged_ones_are_refused(self) -> None:
+    def test_corrupt_images_are_rejected(self) -> None:
         images = Images("test")
         images.get(Counting(), "a", keep=False)
         for damaged in (images.dump()[:-3], b"\xff", b'{"a": "*"}'):

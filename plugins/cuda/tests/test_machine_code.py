@@ -32,14 +32,14 @@ $slow:
 """
 
 
-def test_what_a_host_runs_is_no_image() -> None:
+def test_host_elf_and_ptx_are_rejected_as_images() -> None:
     with pytest.raises(ValueError, match="no image of CUDA: an ELF file for machine "):
         image.resources(Path(_ctypes.__file__).read_bytes())
     with pytest.raises(ValueError, match="this is PTX or no image at all"):
         image.resources(b".version 8.1")
 
 
-def test_loops_and_the_way_of_a_full_tile() -> None:
+def test_sass_reader_finds_the_loop_and_the_full_tile_path() -> None:
     ((name, code),) = sass._read(LISTING)
     found = sass._region(code)
     assert name == "mgb_0" and len(found.loops) == 1
@@ -51,7 +51,7 @@ def test_loops_and_the_way_of_a_full_tile() -> None:
     assert sum(i.nbytes for r in found.walk() for i in r.way if i.spills) == 4
 
 
-def test_what_is_used_is_not_under_way() -> None:
+def test_loads_already_used_are_not_counted_as_in_flight() -> None:
     lines = [
         "LDG.E.64 R4, desc[UR4][R2.64]", "FADD R8, R5, R5", "LDG.E R9, desc[UR4][R2.64]",
         "LDG.E.U16 R10, desc[UR4][R2.64]", "STG.E desc[UR4][R2.64], R9", "EXIT",
@@ -77,12 +77,12 @@ def test_what_is_used_is_not_under_way() -> None:
         ((10, 3), 256, 255, 0, 1),
     ],
 )
-def test_blocks_at_once(
+def test_resident_blocks_per_multiprocessor(
     capability: tuple[int, int], threads: int, registers: int, shared: int, blocks: int
 ) -> None:
     assert occupancy.resident(capability, threads, registers, shared) == blocks
 
 
-def test_ptx_has_no_registers() -> None:
+def test_ptx_is_rejected_for_register_counts() -> None:
     with pytest.raises(ValueError, match="PTX"):
         image.resources(b".version 8.1")

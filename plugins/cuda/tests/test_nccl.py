@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow  # exchanges by files take their time
 @pytest.mark.parametrize("name", CASES)
-def test_exchanges(folder: Path, name: str) -> None:
+def test_each_exchange_completes_on_every_rank(folder: Path, name: str) -> None:
     for rank, text in written(2, folder).items():
         told = text.partition(f"begin {name}\n")[2] or f"not tried. It has written {text}"
         assert f"end {name}\n" in text, f"rank {rank}: {told}"
@@ -95,14 +95,14 @@ print(f"done {dist.get_backend()}\\n", end="", flush=True)
 """
 
 
-def test_training_and_ops_on_a_gpu(tmp_path: Path) -> None:
+def test_training_and_ops_on_the_stand_in_gpu(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(ON_STANDIN + HEAD.replace("group()", "group(device=0)") + TRAINING)
     status, said = start(tmp_path, 2, [str(program)])  # NCCL goes before MPI, which it extends
     assert (status, said.count("done nccl")) == (0, 2), said
 
 
-def test_the_stand_in_has_the_parameters_of_cupy() -> None:
+def test_stand_in_matches_the_cupy_nccl_interface() -> None:
     if find_spec("cupy") is None:
         pytest.skip("CuPy is not installed: pip install cupy-cuda12x nvidia-nccl-cu12")
     from cupy.cuda import nccl

@@ -83,40 +83,40 @@ def losses(text: str) -> list[float]:
 @pytest.mark.parametrize(("name", "before"), each())
 class TestSamples:
     @pytest.mark.parametrize("file", ["trace_training.py", "partial_training.py"])
-    def test_compiled_training_has_the_losses_of_eager(self, name: str, before: str, file: str) -> None:
+    def test_compiled_training_has_the_same_losses_as_eager(self, name: str, before: str, file: str) -> None:
         wanted, found = (losses(sample(name, before, f)) for f in ("dynamic_training.py", file))
         assert len(wanted) == len(found) == 2 and wanted[1] < wanted[0]
         assert found == pytest.approx(wanted, rel=1e-4)
 
-    def test_a_step_that_depends_on_values(self, name: str, before: str) -> None:
+    def test_data_dependent_training_step(self, name: str, before: str) -> None:
         *epochs, compiled = sample(name, before, "partial_dynamic.py").splitlines()
         first, *_, last = [int(v) for line in epochs for v in re.findall(r"(\d+) right", line)]
         assert last > 4 * first
         assert compiled == "compiled 2 programs for 40 calls"
 
-    def test_symbolic(self, name: str, before: str) -> None:
+    def test_symbolic_and_static_graph_samples(self, name: str, before: str) -> None:
         assert 0 < losses(sample(name, before, "symbolic.py"))[0] < 2.4
         assert 1 < float(sample(name, before, "static_graph.py")) < 4
 
-    def test_what_is_captured_and_what_is_left_out(self, name: str, before: str) -> None:
+    def test_capture_as_const_and_exclude_from_trace_samples(self, name: str, before: str) -> None:
         assert sample(name, before, "capture_as_const.py") == "(64, 10) 64.000\n"
         values = re.findall(
             r"Tensor\(\[(\d)\], dtype=int32, device=gpu0:0\)", sample(name, before, "exclude_from_trace.py")
         )
         assert values == ["3", "2", "3"]
 
-    def test_the_backend_that_was_named_compiles(self, name: str, before: str) -> None:
+    def test_named_backend_compiles(self, name: str, before: str) -> None:
         first, last, *used = sample(name, before, "opt_level.py").split()
         assert float(last) < float(first)
         assert used == [name]
 
-    def test_a_function_is_explained(self, name: str, before: str) -> None:
+    def test_explain_names_the_backend(self, name: str, before: str) -> None:
         run = "from mgb.cli import main\nsys.exit(main(sys.argv))"
         text = output(name, before, run, "explain", f"{EXAMPLES / 'softmax.py'}:softmax")
         assert name in text
 
 
 @pytest.mark.parametrize(("name", "before"), each(marks=[pytest.mark.slow]))
-def test_the_demo_learns_the_same(name: str, before: str) -> None:
+def test_demo_runs_and_names_the_backend(name: str, before: str) -> None:
     quick = ["--quick"] if before else []
     assert name in output(name, before, DEMO, "demo", *quick).lower()

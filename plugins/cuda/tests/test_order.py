@@ -58,7 +58,7 @@ def softmax(x: Any) -> Any:
         ("cab", (50, 60, 70), (1,), (70, 50, 60), (False, False, True)),
     ],
 )
-def test_loops_lie_as_memory_does(
+def test_loop_order_follows_the_memory_layout(
     order: str,
     shape: tuple[int, ...],
     axis: tuple[int, ...],
@@ -71,35 +71,35 @@ def test_loops_lie_as_memory_does(
 
 
 @pytest.mark.parametrize(("orders", "columns"), [("F", True), ("FFFC", True), ("FFC", False), ("FC", False)])
-def test_how_many_must_lie_across_the_order_of_axes(orders: str, columns: bool) -> None:
+def test_column_order_needs_enough_transposed_arrays(orders: str, columns: bool) -> None:
     """Half of all sectors must be saved, when those that lie otherwise have paid."""
     arrays = [laid("ba" if order == "F" else "ab", (500, 700)) for order in orders]
     assert visited(lambda *xs: reduce_sum(prod(xs), axis=(1,)), *arrays).columns is columns
 
 
-def test_the_larger_array_decides() -> None:
+def test_larger_array_decides_the_loop_order() -> None:
     x, y = laid("cab", (50, 60, 70)), laid("abc", (1, 60, 70))
     assert visited(lambda x, y: reduce_sum(x * y, axis=(1,)), x, y).loops.strides[0][-1] == 1
 
 
-def test_threads_walk_along_outputs_of_full_size() -> None:
+def test_full_size_outputs_decide_the_loop_order() -> None:
     """However many inputs lie otherwise: these can be turned."""
     arrays = [laid("ba", (500, 700))] * 3
     assert not visited(lambda *xs: softmax(prod(xs)), *arrays).columns
 
 
-def test_a_short_loop_asks_for_parts_of_sectors() -> None:
+def test_short_innermost_axis_does_not_decide_the_loop_order() -> None:
     """The channels of an image are innermost in memory, but there are too few of them."""
     assert visited(fold((2,)), laid("acb", (64, 3, 5000))).loops.folded == (False, False, True)
     assert visited(fold((2,)), laid("acb", (64, 32, 5000))).loops.folded == (False, True, False)
 
 
-def test_what_steps_evenly_in_no_order_keeps_that_of_the_axes() -> None:
+def test_irregular_strides_keep_the_axis_order() -> None:
     x = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (50, 60), (4 * 999_983, 4 * 100))
     assert visited(fold((1,)), x).loops.folded == (False, True)
 
 
-def test_without_reductions_outputs_decide() -> None:
+def test_outputs_decide_the_loop_order_without_reductions() -> None:
     assert visited(lambda x, y: x + y, *[laid("ba", (500, 700))] * 2).loops.shape == (500, 700)
 
 
@@ -114,7 +114,7 @@ def problems(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], list[tuple[in
 
 @hypothesis.settings(max_examples=150, derandomize=True, database=None)
 @hypothesis.given(problems(), st.booleans())
-def test_row_major_arrays_keep_the_order_of_their_axes(problem: Any, stores: bool) -> None:
+def test_row_major_arrays_keep_their_axis_order(problem: Any, stores: bool) -> None:
     shape, axis, others = problem
     arrays = [np.zeros(s, np.float32) for s in (shape, *others)]
 

@@ -28,7 +28,7 @@ def run(folder: Path, script: str, **variables: str) -> Any:
 
 
 class TestDriver:
-    def test_a_launch_as_the_driver_sees_it(self, stub_folder: Path) -> None:
+    def test_launch_arguments_reach_the_driver(self, stub_folder: Path) -> None:
         script = """
 functions = device.load(b"\\x7fELF", ["one", "two"])
 packing = Packing(2, [("int64_t", "a"), ("int", "b"), ("uint32_t", "c")])
@@ -49,14 +49,14 @@ print(json.dumps(found))
             assert note["block"] == [96, 1, 1] and note["stream"] == 0x77 and note["shared"] == 0
             assert note["parameters"] == [0x1000, 0x2000, -5, -6, 7]
 
-    def test_properties(self, stub_folder: Path) -> None:
+    def test_device_properties_are_read_from_the_driver(self, stub_folder: Path) -> None:
         script = (
             "print(json.dumps([properties(0).capability, properties(0).multiprocessors, device_count()]))"
         )
         found = run(stub_folder, script, MGB_STUB_CAPABILITY="86", MGB_STUB_DEVICES="2")
         assert found == [[8, 6], 132, 2]
 
-    def test_an_image_that_the_driver_refuses(self, stub_folder: Path) -> None:
+    def test_image_rejected_by_the_driver_raises(self, stub_folder: Path) -> None:
         script = """
 try:
     device.load(b"no image", ["f"])
@@ -65,7 +65,7 @@ except LaunchError as error:
 """
         assert "CUDA_ERROR_INVALID_IMAGE" in run(stub_folder, script)
 
-    def test_threads_share_no_parameters(self, stub_folder: Path) -> None:
+    def test_packets_do_not_share_parameter_memory(self, stub_folder: Path) -> None:
         """Two packets are never at one address, and their tables point to their own bytes."""
         script = """
 import ctypes
@@ -89,11 +89,13 @@ class TestMissing:
             ({"MGB_STUB_DEVICES": "0"}, "finds no GPU"),
         ],
     )
-    def test_it_says_what_is_needed(self, stub_folder: Path, variables: dict[str, str], text: str) -> None:
+    def test_missing_driver_message_names_the_requirement(
+        self, stub_folder: Path, variables: dict[str, str], text: str
+    ) -> None:
         script = "import json\nfrom mgb_cuda import driver\nprint(json.dumps(driver.missing()))"
         assert text in answer(stub_folder, script, **variables)
 
-    def test_one_that_is_older_than_the_compiler(self, stub_folder: Path) -> None:
+    def test_driver_older_than_the_compiler_is_reported(self, stub_folder: Path) -> None:
         script = "import json\nfrom mgb_cuda.driver import older_than\nprint(json.dumps(older_than(%r)))"
         text = answer(stub_folder, script % "13.5.37", MGB_STUB_VERSION="12040")
         assert "of CUDA 12.4" in text and "compiler of CUDA 12, or a newer driver" in text

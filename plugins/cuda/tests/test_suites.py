@@ -14,7 +14,7 @@ PLUGINS = Path(__file__).parents[2]
 MODULES = sorted(PLUGINS.glob("*/tests/*.py"))
 
 
-def test_assertions_of_the_shared_tests_say_what_they_found() -> None:
+def test_shared_test_assertions_are_rewritten_by_pytest() -> None:
     """Those of a package do so only when pytest is told before it is imported."""
     from mgb_cuda.testing import variants
 
@@ -22,7 +22,7 @@ def test_assertions_of_the_shared_tests_say_what_they_found() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parents[1].name}/{p.name}")
-def test_a_module_that_tests_import_by_its_name_is_the_only_one_of_it(path: Path) -> None:
+def test_imported_helper_module_names_are_unique(path: Path) -> None:
     """Of two, all tests of a run would get the one that is imported first."""
     homes = [p.stem for p in MODULES]
     tree = ast.parse(path.read_text())
@@ -32,7 +32,7 @@ def test_a_module_that_tests_import_by_its_name_is_the_only_one_of_it(path: Path
 
 
 @pytest.mark.parametrize("name", ["cuda", "nvrtc", "triton"])
-def test_modules_import_each_other_in_no_circle(name: str) -> None:
+def test_modules_have_no_circular_imports(name: str) -> None:
     """Not within functions either, nor for the types alone."""
     root = PLUGINS / name / f"mgb_{name}"
     modules = {tuple(p.relative_to(root).with_suffix("").parts): p for p in root.rglob("*.py")}

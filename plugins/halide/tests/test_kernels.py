@@ -71,7 +71,7 @@ GROUPS = {
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 17), (5, 100), (33, 1000), (3, 20_000), (300, 5)])
 @pytest.mark.parametrize("group", GROUPS)
-def test_nothing_past_the_end_is_read_or_written(group: str, shape: tuple[int, int]) -> None:
+def test_no_read_or_write_past_the_end_of_arrays(group: str, shape: tuple[int, int]) -> None:
     x = at_the_end(samples("float32", shape))
     graph = of(GROUPS[group], x)
     kernel = BACKEND.compile(lower(graph, BACKEND.traits))
@@ -81,7 +81,7 @@ def test_nothing_past_the_end_is_read_or_written(group: str, shape: tuple[int, i
 
 
 @pytest.mark.parametrize("size", [1, 13, 16, 5000])
-def test_an_update_of_many_arrays_in_place(size: int) -> None:
+def test_adam_update_of_several_arrays_in_place(size: int) -> None:
     """Each output replaces an input that other outputs are computed from."""
 
     def adam(p: Any, g: Any, m: Any, v: Any) -> Any:
@@ -94,7 +94,7 @@ def test_an_update_of_many_arrays_in_place(size: int) -> None:
     checked(graph, arrays, over={0: 2, 1: 0, 2: 3})
 
 
-def test_outputs_that_are_computed_from_all_that_they_replace() -> None:
+def test_momentum_update_in_place_copies_no_input() -> None:
     """All of a turn is computed before any of it is written; no input is copied."""
 
     def momentum(p: Any, g: Any, v: Any) -> Any:
@@ -109,14 +109,14 @@ def test_outputs_that_are_computed_from_all_that_they_replace() -> None:
         checked(graph, arrays, over={0: 0, 1: 2})
 
 
-def test_outputs_that_change_places_in_memory() -> None:
+def test_outputs_may_overwrite_either_input() -> None:
     x, y = samples("float32", (100,), 1), samples("float32", (100,), 2)
     checked(of(lambda x, y: (y * 2 + x, x * 3 - y), x, y), [x, y], over={0: 0, 1: 1})
     checked(of(lambda x, y: (y * 2 + x, x * 3 - y), x, y), [x, y], over={0: 1, 1: 0})
 
 
 @pytest.mark.parametrize("size", [5, 16, 35])
-def test_a_sign_of_bits_that_were_shifted(size: int) -> None:
+def test_signbit_of_bfloat16(size: int) -> None:
     """Halide's simplifier once took it for known."""
     x = samples("float32", (size,)).astype(ml_dtypes.bfloat16)
     (got,) = Driver(BACKEND).run(of(lambda x: apply(OPS["signbit"], x), x), [x])
@@ -124,7 +124,7 @@ def test_a_sign_of_bits_that_were_shifted(size: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_remainders_of_numbers_far_apart(dtype: str) -> None:
+def test_mod_of_floats_of_very_different_magnitude(dtype: str) -> None:
     info = np.finfo(dtype)
     many = np.array(
         [info.max, 1e30, 1e10, 7.5, 1.0, info.tiny, info.smallest_subnormal * 7, 0.0, -3.5], dtype
@@ -135,7 +135,7 @@ def test_remainders_of_numbers_far_apart(dtype: str) -> None:
     assert np.array_equal(got, np.mod(x, y))
 
 
-def test_remainders_of_numbers_of_any_bits() -> None:
+def test_mod_and_floor_div_of_any_float_bits() -> None:
     """A million of them, and each special number by each other; the sign of 0 is the divisor's."""
     a, b = pairs_of_any_bits("float32", 1 << 20)
     got = Driver(BACKEND).run(of(lambda a, b: (mod(a, b), floor_div(a, b)), a, b), [a, b])
@@ -150,7 +150,7 @@ def test_remainders_of_numbers_of_any_bits() -> None:
 @pytest.mark.parametrize("schedule", ["", "auto=Mullapudi2016"])
 @pytest.mark.parametrize("word", ["mod", "floor_div"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_remainders_that_a_compiler_could_know(
+def test_mod_and_floor_div_of_compile_time_constants(
     dtype: str, word: str, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LLVM computed the function by whose name kernels call ``fmod``."""
@@ -167,13 +167,13 @@ def test_remainders_that_a_compiler_could_know(
     assert [float(y[0]) for y in got] == [numpy(number, 4.0) for number in numbers]
 
 
-def test_values_of_a_row_beside_those_of_its_elements() -> None:
+def test_row_reductions_next_to_elementwise_outputs() -> None:
     x = samples("float32", (70, 300))
     checked(of(lambda x: (softmax(x, 1), reduce_max(x, axis=(1,)), reduce_sum(x, axis=(1,))), x), [x])
     checked(of(lambda x: (softmax(x, 0), reduce_max(x, axis=(0,)), reduce_sum(x, axis=(0,))), x), [x])
 
 
-def test_long_rows_come_to_a_kernel_for_short_ones() -> None:
+def test_one_softmax_kernel_serves_short_and_long_rows() -> None:
     driver = Driver(BACKEND)
     for shape in ((5, 100), (2, 100_000), (1000, 7), (3, 16_384), (3, 16_385)):
         x = samples("float32", shape)
@@ -183,7 +183,7 @@ def test_long_rows_come_to_a_kernel_for_short_ones() -> None:
     assert len(driver._kernels) == 1
 
 
-def test_a_child_process_has_threads_of_its_own() -> None:
+def test_forked_child_has_its_own_threads() -> None:
     x = samples("float32", (1 << 20,))
     graph = of(lambda x: maximum(exp(x * 0.01), 1.0), x)
     kernel = BACKEND.compile(lower(graph, BACKEND.traits))
@@ -223,7 +223,7 @@ print("halide" in sys.modules, "llvmlite" in sys.modules)
 """
 
 
-def test_a_saved_kernel_runs_without_halide(tmp_path: Any) -> None:
+def test_saved_kernel_runs_without_halide(tmp_path: Any) -> None:
     command = [sys.executable, "-c", LOADS, str(tmp_path / "kernel")]
     runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(2)]
     assert [r.stdout.split() for r in runs] == [["True", "True"], ["False", "False"]], runs[-1].stderr
@@ -231,7 +231,7 @@ def test_a_saved_kernel_runs_without_halide(tmp_path: Any) -> None:
 
 @pytest.mark.skipif("-fma" not in host(), reason="this processor has no fused multiply-add")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_only_what_is_asked_for_is_rounded_once(dtype: str) -> None:
+def test_only_explicit_fma_is_fused(dtype: str) -> None:
     """(1 + e)(1 - e) - 1 is -e*e when it is fused, and 0 when the product is rounded first."""
     e = np.finfo(dtype).eps
     one, other = np.full(100, 1 + e, dtype), np.full(100, 1 - e, dtype)
@@ -244,7 +244,7 @@ def test_only_what_is_asked_for_is_rounded_once(dtype: str) -> None:
 
 @pytest.mark.skipif("-fma" not in host(), reason="this processor has no fused multiply-add")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_differences_are_rounded_once_too(dtype: str) -> None:
+def test_fma_with_negated_operands_rounds_once(dtype: str) -> None:
     """LLVM makes ``a * b + (-c)`` a difference; of the rounded product itself the rest is exact."""
     fma = OPS["fma"]
     a, b = (np.random.default_rng(k).standard_normal(100).astype(dtype) for k in (1, 2))
@@ -263,7 +263,7 @@ def test_differences_are_rounded_once_too(dtype: str) -> None:
 @pytest.mark.skipif("-fma" not in host(), reason="this processor has no fused multiply-add")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["exp", "erf", "tanh", "log", "sin", "gelu", "gelu_tanh", "softplus"])
-def test_all_marks_are_found(name: str, dtype: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_all_fma_marks_are_found(name: str, dtype: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mgb.halide")
     BACKEND.compile(lower(of(lambda x: apply(OPS[name], x), np.ones(100, dtype)), BACKEND.traits))
     assert "stay apart" not in caplog.text
@@ -290,7 +290,7 @@ define void @kernel(float %a, float %b, i32 %zero, ptr %to) {{
         ("bitcast i32 %mark to float", "%back", "1 of 1 products are read by other than sums"),
     ],
 )
-def test_a_mark_that_is_lost_is_said(back: str, stored: str, reason: str | None) -> None:
+def test_lost_fma_mark_raises(back: str, stored: str, reason: str | None) -> None:
     text = LOST.format(back=back, stored=stored)
     if reason:
         with pytest.raises(MarkLost, match=reason):
@@ -299,7 +299,7 @@ def test_a_mark_that_is_lost_is_said(back: str, stored: str, reason: str | None)
         assert "%sum = call float @llvm.fma.f32(float %a, float %b, float %a)" in contract(text)
 
 
-def test_a_kernel_whose_marks_are_lost_is_right_and_logged(
+def test_kernel_with_lost_fma_marks_is_correct_and_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(text: str) -> str:
@@ -312,7 +312,7 @@ def test_a_kernel_whose_marks_are_lost_is_right_and_logged(
 
 
 @pytest.mark.parametrize("length", [3, 40, 20000])
-def test_a_fold_that_does_not_vary_along_the_rows(length: int) -> None:
+def test_reduction_of_a_broadcast_row(length: int) -> None:
     """Only an input that is not read has rows; then the output has none either."""
     x, row = samples("float32", (3, length)), samples("float32", (1, length))
     checked(of(lambda _, row: reduce_max(row * 2, axis=(1,)), x, row), [x, row])
@@ -321,7 +321,7 @@ def test_a_fold_that_does_not_vary_along_the_rows(length: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 40), (40, 1), (3, 17), (33, 50), (5, 19, 21)])
-def test_inputs_with_gaps_go_by_squares(shape: tuple[int, ...]) -> None:
+def test_strided_and_transposed_inputs_are_correct(shape: tuple[int, ...]) -> None:
     wide = samples("float32", tuple(2 * n for n in shape))
     for x in (wide[tuple(slice(None, None, 2) for _ in shape)], samples("float32", shape[::-1]).T):
         checked(of(lambda x: (exp(x), x < 0), x), [x])
@@ -343,7 +343,7 @@ print("halide" in sys.modules)
 """
 
 
-def test_both_forms_of_a_kernel_are_kept_on_disk(tmp_path: Any) -> None:
+def test_both_kernel_forms_are_cached_on_disk(tmp_path: Any) -> None:
     """The one for short rows and the one for all; the second process compiles neither."""
     here = {**os.environ, "MGB_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", BOTH_FORMS]

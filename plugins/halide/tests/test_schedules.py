@@ -49,7 +49,7 @@ def checked(kernel: Any, graph: Any, x: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "task=4096", "vector=8 unroll=2 piece=64 tile=32 keep=0 stream=0"])
-def test_what_is_printed_is_read_again(text: str) -> None:
+def test_schedule_text_round_trips(text: str) -> None:
     assert parse(str(parse(text))) == parse(text) == parse(parse(text).full())
     assert str(parse(text)).split() == text.split()
 
@@ -62,7 +62,7 @@ def test_what_is_printed_is_read_again(text: str) -> None:
         ("auto=Smith2030", "no autoscheduler 'Smith2030'"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_named(text: str, said: str) -> None:
+def test_invalid_schedule_text_is_reported(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse(text)
 
@@ -77,7 +77,9 @@ SCHEDULES = (
 
 @pytest.mark.parametrize("text", SCHEDULES)
 @pytest.mark.parametrize("group", GROUPS)
-def test_any_schedule_is_right(group: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_schedule_computes_the_right_result(
+    group: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(SCHEDULE.name, text)
     x = samples("float32", (37, 201))
     graph = of(GROUPS[group], x)
@@ -86,14 +88,14 @@ def test_any_schedule_is_right(group: str, text: str, monkeypatch: pytest.Monkey
     checked(kernel, graph, x)
 
 
-def test_the_schedule_is_part_of_the_key_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedule_is_part_of_the_cache_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = BACKEND.version()
     monkeypatch.setenv(SCHEDULE.name, "task=4096")
     assert BACKEND.version() != before
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_one_that_is_found_by_trying_is_saved(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuned_schedule_is_saved_with_the_kernel(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = samples("float32", (20, 50))
     graph = of(GROUPS[group], x)
     lowered = lower(graph, BACKEND.traits)
@@ -109,7 +111,9 @@ def test_one_that_is_found_by_trying_is_saved(group: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("auto", [a for a in AUTOSCHEDULERS if a != "Anderson2021"])
 @pytest.mark.parametrize("group", GROUPS)
-def test_autoschedulers(group: str, auto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autoscheduled_kernels_are_correct_for_other_sizes_and_views(
+    group: str, auto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their code serves the sizes that it is for; others, views and outputs over inputs go the usual way."""
     monkeypatch.setenv(SCHEDULE.name, f"auto={auto}")
     x = samples("float32", (64, 256))
@@ -127,7 +131,7 @@ def test_autoschedulers(group: str, auto: str, monkeypatch: pytest.MonkeyPatch) 
         checked(each, smaller, other)
 
 
-def test_what_an_autoscheduler_makes_is_used(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_autoscheduled_code_is_used(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.setenv(SCHEDULE.name, "auto=mullapudi2016")
     x = samples("float32", (64, 256))
     with caplog.at_level(logging.WARNING, "mgb.halide"):
@@ -140,7 +144,7 @@ def test_what_an_autoscheduler_makes_is_used(monkeypatch: pytest.MonkeyPatch, ca
     assert exact.image != usual.image
 
 
-def test_what_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_a_failed_compilation_are_saved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The group and its schedule, and the loops where Halide came so far."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv(SCHEDULE.name, "task=4096")
@@ -159,7 +163,7 @@ def test_what_does_not_compile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (folder / "error.txt").read_text() == "no such relocation"
 
 
-def test_stages_are_said_in_the_words_of_the_graph() -> None:
+def test_stage_descriptions_use_graph_names() -> None:
     graph = of(softmax, samples("float32", (4, 50)))
     names = re.findall(r"(%\d+): \S+ = (reduce_max|reduce_sum)", str(graph))
     *passes, written = Frame(graph, 1).described()

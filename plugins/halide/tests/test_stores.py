@@ -113,7 +113,7 @@ def checked(
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_past_the_caches_at_any_place(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streaming_stores_at_any_alignment(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SCHEDULE.name, "stream=0")
     for shape in [(3, 2), (5, 64), (7, 1000), (300, 5), (3, 40_000)]:
         for offset in (0, 8, 32, 56) if group == "wide" else (0, 4, 32, 60):
@@ -121,7 +121,7 @@ def test_past_the_caches_at_any_place(group: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_whole_vectors_have_leave_to_go_past_the_caches(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_vector_stores_are_nontemporal(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
     monkeypatch.setattr(printed, "emit", lambda text, **_: texts.append(text) or b"")
     graph = lower(of(GROUPS[group], samples("float32", (50, 1000))), BACKEND.traits)
@@ -132,7 +132,7 @@ def test_whole_vectors_have_leave_to_go_past_the_caches(group: str, monkeypatch:
 
 
 @pytest.mark.parametrize(("text", "mib", "past"), [("", 24, 0), ("", 40, 1), ("stream=100", 40, 0)])
-def test_large_calls_alone_go_past_the_caches(
+def test_only_large_calls_use_streaming_stores(
     text: str, mib: int, past: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memory of these arrays is never touched."""
@@ -147,7 +147,7 @@ SIZES = [(1,), (63,), (16_384,), (16_385,), (50_001,), (7, 3000), (300, 5), (5, 
 
 
 @pytest.mark.parametrize("ndim", [1, 2, 3])
-def test_what_is_written_while_it_is_folded(ndim: int) -> None:
+def test_outputs_written_inside_the_reduction_loop(ndim: int) -> None:
     """Also where the axes cannot be merged, and elements do not lie side by side."""
     for shape in (s for s in SIZES if len(s) == ndim):
         arrays = [samples("float32", shape, seed) for seed in range(3)]
@@ -158,7 +158,7 @@ def test_what_is_written_while_it_is_folded(ndim: int) -> None:
         checked(lamb, arrays, over={0: 2, 1: 0})
 
 
-def test_several_outputs_over_what_they_are_made_of() -> None:
+def test_several_outputs_overwrite_their_inputs() -> None:
     for shape in [(5,), (1000,), (40, 70), (20, 16_500)]:
         arrays = [samples("float32", shape, seed) for seed in range(3)]
         for order in ({0: 0, 1: 2}, {0: 2, 1: 0}, {0: 1, 1: 0}):
@@ -171,7 +171,7 @@ def rows_and(x: Any, y: Any, axis: int) -> Any:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_several_outputs_of_rows_over_what_they_are_made_of(axis: int) -> None:
+def test_several_row_outputs_overwrite_their_inputs(axis: int) -> None:
     for shape in [(3, 5), (200, 100), (2, 50_000), (20_000, 3)]:
         x, y = samples("float32", shape), samples("float32", shape, 1)
         for order in ({0: 1, 1: 0}, {0: 0, 1: 1}):
@@ -188,7 +188,7 @@ ODD: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("group", ODD)
-def test_outputs_that_compilers_write_otherwise(group: str, dtype: str) -> None:
+def test_outputs_compiled_to_memset_or_memcpy_are_correct(group: str, dtype: str) -> None:
     """LLVM may fill and copy memory in one go, before the other output is computed."""
     for shape in [(70,), (3000,), (2, 3000)]:
         x, y = samples(dtype, shape), np.abs(samples(dtype, shape, 1)) + 1
@@ -197,7 +197,7 @@ def test_outputs_that_compilers_write_otherwise(group: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["several", "rows and sums", "columns", "all"])
-def test_turns_that_are_broken_are_computed_apart(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_turns_fall_back_to_separate_computation(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
     def broken(text: str, streamed: Any, turns: Any) -> str:
@@ -236,7 +236,7 @@ entry:
 NAMES = frozenset({"out0.0", "out0.1"})
 
 
-def test_stores_stand_behind_what_is_loaded() -> None:
+def test_joint_stores_are_placed_after_the_loads() -> None:
     text = TEXT.format(second="store <16 x float> %late, ptr %b, align 4, !tbaa !3")
     body = written(text, NAMES, [NAMES]).split("}")[0].strip().split("\n")
     assert body[2].startswith("  %late = load")
@@ -255,34 +255,34 @@ def test_stores_stand_behind_what_is_loaded() -> None:
         "",
     ],
 )
-def test_outputs_that_are_not_written_together_are_told(second: str) -> None:
+def test_outputs_not_stored_together_raise_turn_broken(second: str) -> None:
     text = TEXT.format(second=second)
     with pytest.raises(TurnBroken, match=r"of out0\.0, out0\.1"):
         written(text, NAMES, [NAMES])
     written(text, NAMES, [])  # of one output each there is nothing to tell
 
 
-def test_stores_that_are_spelt_otherwise_are_told() -> None:
+def test_unrecognized_stores_raise_turn_broken() -> None:
     text = TEXT.format(second="store <16 x float> %late, ptr %b, align 4, !tbaa !3")
     with pytest.raises(TurnBroken, match=r"no store to out0\.0, out0\.1 is found"):
         written(text.replace(", !tbaa", ", !alias.scope !8, !tbaa"), NAMES, [NAMES])
 
 
 @pytest.mark.parametrize("type_", ["<3 x float>", "<2 x i16>", "float", "ptr"])
-def test_what_fills_no_vector_stays(type_: str) -> None:
+def test_partial_vector_stores_are_left_unchanged(type_: str) -> None:
     text = TEXT.format(second=f"store {type_} %v, ptr %b, align 4, !tbaa !3")
     assert f"  store {type_} %v, ptr %b, align 4, !tbaa !3" in written(text, NAMES, [])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_small_kernels_together(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joined_small_kernels_match_separate_ones(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each gives what it gives alone, on however many threads they are."""
     monkeypatch.setenv("MGB_NUM_THREADS", str(threads))
     sizes = [int(n) for n in np.random.default_rng(3).integers(1, 40_000, 60)]
     joined(sizes, monkeypatch)
 
 
-def test_a_large_kernel_among_small_ones_keeps_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joined_large_kernel_keeps_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_NUM_THREADS", "3")
     joined([10, 1 << 20, 300], monkeypatch)
 

@@ -50,7 +50,7 @@ print("done")
 """
 
 
-def test_code_that_two_threads_want_at_once_is_made_once_and_kept_with_its_plans() -> None:
+def test_concurrent_compilation_builds_code_once_and_keeps_its_plans() -> None:
     """The second to be done once took the place of the first, whose memory was given back under its plans."""
     done = subprocess.run([sys.executable, "-c", WANTED_AT_ONCE], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout == "done\n", (done.returncode, done.stderr)
@@ -111,7 +111,7 @@ print("done")
 """
 
 
-def test_while_code_is_compiled_calls_that_need_none_go_on() -> None:
+def test_calls_of_ready_kernels_continue_during_compilation() -> None:
     """In another thread, in a child process, in what a signal calls."""
     done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout == "done\n", (done.returncode, done.stderr)
@@ -155,6 +155,6 @@ print("done")
 """
 
 
-def test_threads_call_a_traced_function_of_several_kernels_with_changing_sizes() -> None:
+def test_threads_call_traced_multi_kernel_function_with_changing_sizes() -> None:
     done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=150)
     assert done.returncode == 0 and done.stdout == "done\n", (done.returncode, done.stderr)

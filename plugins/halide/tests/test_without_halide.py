@@ -17,7 +17,7 @@ print(HalideBackend().probe())
 """
 
 
-def test_the_command_that_installs_it_is_said() -> None:
+def test_missing_halide_message_names_the_install_command() -> None:
     pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip install ./plugins/halide")
     run = subprocess.run([sys.executable, "-c", ABSENT], capture_output=True, text=True)
     assert run.stdout.strip() == "Halide is not installed; python -m pip install halide", run.stderr

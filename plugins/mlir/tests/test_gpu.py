@@ -61,7 +61,7 @@ def run(folder: Path, script: str, **variables: str) -> Any:
 
 @needs_stub
 class TestLaunches:
-    def test_every_parameter_arrives(self, stub_folder: Path) -> None:
+    def test_every_launch_parameter_reaches_the_driver(self, stub_folder: Path) -> None:
         """A stub copies the parameters from the first one's address on; they lie behind each other."""
         script = """
 x, y = np.zeros((60, 1000), np.float32), np.zeros((1000,), np.float16)
@@ -102,7 +102,7 @@ print(json.dumps([(n["grid"][0], n["block"][0]) for n in notes.launches()]))
 """
         assert run(stub_folder, script) == [[19, 128], [7, 512], [1, 128]]
 
-    def test_what_is_loaded_is_ptx_for_the_gpu(self, stub_folder: Path) -> None:
+    def test_loaded_image_is_ptx_for_the_gpus_architecture(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 images = []
@@ -115,7 +115,7 @@ print(json.dumps([device.properties.architecture, images]))
             here, (image,) = run(stub_folder, script, MGB_STUB_CAPABILITY=str(capability))
             assert here == f"sm_{capability}" and f".target {wanted}" in image and image.endswith("\0")
 
-    def test_what_is_kept_on_disk_needs_no_toolchain(self, stub_folder: Path, tmp_path: Path) -> None:
+    def test_kernels_cached_on_disk_need_no_toolchain(self, stub_folder: Path, tmp_path: Path) -> None:
         """A saved kernel, and a layout that came later."""
         script = """
 from pathlib import Path
@@ -134,7 +134,7 @@ print(json.dumps([len(notes.launches()), sorted({"torch_mlir", "llvmlite"} & set
         answers = [stub.run(stub_folder, text, str(tmp_path), MGB_CACHE_DIR=str(tmp_path)) for _ in range(2)]
         assert [json.loads(a.splitlines()[-1]) for a in answers] == [[2, ["llvmlite", "torch_mlir"]], [2, []]]
 
-    def test_a_driver_that_will_not_do(self, stub_folder: Path) -> None:
+    def test_probe_reports_missing_gpu_or_old_driver(self, stub_folder: Path) -> None:
         script = "print(json.dumps(gpu.MlirPtx().probe()))"
         assert run(stub_folder, script) is None or "pip install" in run(stub_folder, script)
         assert "finds no GPU" in run(stub_folder, script, MGB_STUB_DEVICES="0")
@@ -142,13 +142,13 @@ print(json.dumps([len(notes.launches()), sorted({"torch_mlir", "llvmlite"} & set
 
 
 class TestBackend:
-    def test_it_is_another_backend_for_another_device(self) -> None:
+    def test_ptx_backend_has_its_own_device_and_op_set(self) -> None:
         assert gpu.MlirPtx.traits.devices == {"gpu"} and Mlir.traits.devices == {"cpu"}
         words = Mlir.traits.vocabulary - {"look_up", *SCANS} | {"exp", "tanh"}
         assert gpu.MlirPtx.traits.vocabulary == words
         assert isinstance(gpu.mgb_backend("mlir_ptx"), gpu.MlirPtx) and gpu.mgb_backend("mlir") is None
 
-    def test_without_what_launches_the_error_has_the_command(self) -> None:
+    def test_missing_launcher_error_names_the_install_command(self) -> None:
         script = """
 import sys
 sys.modules["mgb_cuda"] = None
@@ -170,24 +170,24 @@ print(import_backend("mlir").probe())
         assert "pip install 'mgb-mlir[ptx]'" in first and "pip install 'mgb-mlir[ptx]'" in second
         assert third == "None"
 
-    def test_a_gpu_that_is_too_old(self) -> None:
+    def test_gpu_that_is_too_old_is_rejected(self) -> None:
         with pytest.raises(ptx.TargetError, match="sm_75 is not made here, sm_80 is the oldest"):
             gpu.nearest((7, 5))
 
-    def test_a_gpu_that_is_not_known_by_name(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_unknown_gpu_uses_the_nearest_known_target(self, caplog: pytest.LogCaptureFixture) -> None:
         gpu.nearest.cache_clear()
         with caplog.at_level("WARNING", logger="mgb.mlir"):
             assert gpu.nearest((15, 0)) == "sm_120"
         assert "sm_150 is not known by name; its kernels are compiled for sm_120" in caplog.text
 
-    def test_an_input_that_is_an_output_is_copied_where_it_must_be(self) -> None:
+    def test_aliased_input_and_output_is_copied_when_needed(self) -> None:
         graph, (x,), _ = case("row softmax")
         (wanted,) = call(OnHost().compile(graph), graph, [x])
         kernel, own = OnHost(HostDevice(1)).compile(graph), x.copy()
         kernel.run(own, out=(own,))
         np.testing.assert_allclose(own, wanted, rtol=1e-6)
 
-    def test_elements_between_the_places_of_others(self) -> None:
+    def test_strides_that_are_not_a_multiple_of_the_element_size(self) -> None:
         """A field of a record lies at no multiple of its size."""
         records = np.zeros(50, np.dtype([("a", np.uint8), ("x", np.float32)]))
         records["x"] = np.arange(50)
@@ -200,7 +200,7 @@ print(import_backend("mlir").probe())
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=on_gpu) for name in CASES])
-def test_results(name: str) -> None:
+def test_gpu_results_match_numpy(name: str) -> None:
     import cupy
 
     graph, arrays, wanted = case(name)
@@ -212,7 +212,7 @@ def test_results(name: str) -> None:
 
 
 @pytest.mark.parametrize("transposed", [pytest.param(t, marks=on_gpu) for t in (False, True)])
-def test_layouts(transposed: bool) -> None:
+def test_gpu_results_with_plain_and_transposed_input(transposed: bool) -> None:
     import cupy
 
     graph, _, (wanted,) = case("row softmax")
@@ -228,6 +228,6 @@ class Elsewhere(gpu.GridBackend):
     name = "elsewhere"
 
 
-def test_a_backend_for_another_device_has_a_version() -> None:
+def test_backend_for_another_device_has_a_version() -> None:
     assert "torch-mlir" in Elsewhere().version()
     assert Elsewhere().target() == Elsewhere().version()

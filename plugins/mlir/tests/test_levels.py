@@ -22,25 +22,25 @@ from mlir_helpers import BACKEND, call, run_linalg, run_loops, traced
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_vectors(name: str) -> None:
+def test_vector_code_matches_numpy(name: str) -> None:
     graph, arrays, wanted = case(name)
     check(call(BACKEND.compile(graph), graph, arrays), wanted)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_scalar_loops(name: str) -> None:
+def test_scalar_loops_match_numpy(name: str) -> None:
     graph, arrays, wanted = case(name)
     check(run_loops(graph, arrays), wanted)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_generics_as_the_toolchain_runs_them(name: str) -> None:
+def test_linalg_generics_run_by_the_toolchain_match_numpy(name: str) -> None:
     graph, arrays, wanted = case(name)
     check(run_linalg(graph, arrays), wanted)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_toolchain_takes_the_dialect(name: str) -> None:
+def test_toolchain_parses_the_dialect(name: str) -> None:
     """MLIR itself reads the dialect's description, and then the graph in its operations."""
     from torch_mlir import ir
     from torch_mlir.dialects import irdl
@@ -55,12 +55,12 @@ def test_the_toolchain_takes_the_dialect(name: str) -> None:
             ir.Module.parse(text.replace('"mgb.', '"mgb.no_such_op_', 1))
 
 
-def test_the_dialect_has_what_the_backend_prints() -> None:
+def test_dialect_ops_match_the_backend_op_set() -> None:
     of_any_number = {"look_up"}  # of indices: no operation of the dialect, kernels are written without it
     assert set(dialect.OPS) == set(words.VOCABULARY) - of_any_number | {"const", "iota", "cast"}
 
 
-def test_scans_are_of_the_dialect() -> None:
+def test_scans_are_in_the_dialect() -> None:
     from torch_mlir import ir
     from torch_mlir.dialects import irdl
 
@@ -72,7 +72,7 @@ def test_scans_are_of_the_dialect() -> None:
         assert ir.Module.parse(text).operation.verify()
 
 
-def test_the_levels_are_what_they_say() -> None:
+def test_each_level_contains_its_dialect() -> None:
     graph, _, _ = case("row softmax")
     said = {
         "mgb": ("mgb.reduce_max",), "linalg": ("linalg.generic", "reduction"),
@@ -89,7 +89,7 @@ def test_the_levels_are_what_they_say() -> None:
         levels.lower(Frame(graph), "assembly")
 
 
-def test_explain_shows_the_level_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_shows_the_requested_level(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, _, _ = case("compare")
     assert "vector.store" in BACKEND.compile(graph).source
     monkeypatch.setenv("MGB_MLIR_STOP", "Linalg")
@@ -116,7 +116,7 @@ print(BACKEND.compile(traced(lambda x: x * 2.0 + 1.0, [x])).source)
 
 
 @pytest.mark.parametrize("level", ["gpu", "nvvm", "ptx"])
-def test_a_level_that_cannot_be_had_decides_nothing(level: str) -> None:
+def test_unavailable_level_does_not_prevent_compilation(level: str) -> None:
     environment = os.environ | {"MGB_MLIR_STOP": level, "MGB_CACHE": "0"}
     done = subprocess.run(
         [sys.executable, "-c", ALONE],
@@ -136,7 +136,7 @@ def test_a_level_that_cannot_be_had_decides_nothing(level: str) -> None:
     assert "vector.store" in text
 
 
-def test_a_level_whose_passes_fail_is_a_reason_above_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_level_is_reported_above_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(frame: Frame) -> str:
         raise passes.LoweringError("the pass gpu-kernel-outlining failed\nin a folder")
 
@@ -147,7 +147,7 @@ def test_a_level_whose_passes_fail_is_a_reason_above_the_text(monkeypatch: pytes
     assert "vector.store" in text
 
 
-def test_a_graph_outside_of_the_dialect_is_named() -> None:
+def test_invalid_graph_raises_dialect_error() -> None:
     x = np.zeros(3, np.float32)
     node = traced(lambda x: x + 1.0, [x]).outputs[0]
     wrong = type(node)(node.op, node.inputs[:1], node.params, node.spec)
@@ -156,7 +156,7 @@ def test_a_graph_outside_of_the_dialect_is_named() -> None:
 
 
 @pytest.mark.parametrize("failing", ["ownership-based-buffer-deallocation", "no-such-pass"])
-def test_a_failing_pass_leaves_the_module_before_and_after(
+def test_failing_pass_saves_the_module_before_and_after(
     failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passes, "TO_LLVM", (*passes.TO_LLVM[:3], failing, *passes.TO_LLVM[3:]))
@@ -169,7 +169,7 @@ def test_a_failing_pass_leaves_the_module_before_and_after(
         assert "cond_br" in text and "scf.for" not in text
 
 
-def test_what_llvm_does_not_take_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_rejected_by_llvm_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "TO_LLVM", tuple(p for p in passes.TO_LLVM if p != "convert-to-llvm"))
     graph, _, _ = case("compare")
     with pytest.raises(passes.LoweringError, match="LLVM does not take the module in") as caught:
@@ -177,13 +177,13 @@ def test_what_llvm_does_not_take_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "memref" in Path(str(caught.value).split(" in ")[1].split(": ")[0]).read_text()
 
 
-def test_a_module_that_is_not_valid_is_kept() -> None:
+def test_invalid_module_is_saved() -> None:
     with pytest.raises(passes.LoweringError, match="is not valid") as caught:
         passes.parse("module { func.func @f() { } }")
     assert "@f" in Path(str(caught.value).split(" in ")[1].split(" is not")[0]).read_text()
 
 
-def test_a_wheel_of_another_version(
+def test_untested_wheel_version_is_checked_with_a_sample(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is named, asked for a sample, and used where that passes; else the version that does is named."""

@@ -54,7 +54,9 @@ def views(array: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "shape", [(1, 1), (3, 7), (70, 301), (500, 700), (2, 200_000), (200_000, 2)], ids=str
 )
-def test_layouts_and_threads(function: Any, shape: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_match_numpy_for_every_layout_and_thread_count(
+    function: Any, shape: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One kernel for every layout; the results are NumPy's, and the same bits for any number of threads."""
     base = RNG.standard_normal(shape).astype(np.float32)
     graph = traced(function, [base])
@@ -78,7 +80,7 @@ def test_layouts_and_threads(function: Any, shape: Any, monkeypatch: pytest.Monk
                 np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6 * scale, err_msg=name)
 
 
-def test_outputs_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streaming_stores_at_any_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of any alignment, and such that the rows do not end with a cache line."""
     monkeypatch.setattr(plan, "STREAM", 0)
     for n in (1, 15, 16, 17, 1000, 100_003):
@@ -92,7 +94,7 @@ def test_outputs_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not out[:start].any() and not out[start + n :].any()
 
 
-def test_an_output_may_replace_an_input() -> None:
+def test_output_may_overwrite_an_input() -> None:
     for function in (lambda x: product(x, x), softmax, lambda x: x - F.max(x, 0, keepdims=True)):
         x = RNG.standard_normal((40, 33)).astype(np.float32)
         graph = traced(function, [x])
@@ -123,7 +125,7 @@ def test_many_operands_of_every_layout(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-6)
 
 
-def test_what_is_the_same_for_all_elements() -> None:
+def test_scalars_constants_and_broadcast_columns() -> None:
     """Scalars, constants of many elements, and columns beside each other, each computed where it varies."""
     table = RNG.standard_normal((1, 33)).astype(np.float32)
     x, column, one = (RNG.standard_normal(s).astype(np.float32) for s in ((40, 33), (40, 1), (1, 1)))
@@ -140,7 +142,7 @@ def test_what_is_the_same_for_all_elements() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
-def test_no_division_traps(dtype: str) -> None:
+def test_integer_division_never_traps(dtype: str) -> None:
     info = np.iinfo(dtype)
     a = np.array([0, 1, info.max, info.min, 7, info.min, 5] * 5, dtype)
     b = np.array([0, 0, info.min, -1 if info.min else info.max, 2, 1, 3] * 5, dtype)
@@ -151,7 +153,7 @@ def test_no_division_traps(dtype: str) -> None:
         np.testing.assert_array_equal(found, truth)
 
 
-def test_a_second_process_needs_neither_mlir_nor_llvm(tmp_path: Path) -> None:
+def test_second_process_needs_neither_mlir_nor_llvm(tmp_path: Path) -> None:
     x = RNG.standard_normal((50, 90)).astype(np.float32)
     graph = traced(softmax, [x])
     kernel = BACKEND.compile(graph)
@@ -190,11 +192,11 @@ def test_a_second_process_needs_neither_mlir_nor_llvm(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_version_names_the_wheel() -> None:
+def test_version_names_the_wheel() -> None:
     assert toolchain.WHEEL in BACKEND.version()
 
 
-def test_probe_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     assert BACKEND.probe() is None
     monkeypatch.setattr(toolchain, "find_spec", lambda name: None)
     reason = BACKEND.probe()

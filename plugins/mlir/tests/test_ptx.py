@@ -51,7 +51,7 @@ def on_host(function: Any, arrays: list[Any], multiprocessors: int, reverse: boo
 @pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
 @pytest.mark.parametrize("multiprocessors", [1, 64])
 @pytest.mark.parametrize("name", CASES)
-def test_computes_what_numpy_does(name: str, multiprocessors: int, reverse: bool) -> None:
+def test_ptx_kernels_match_numpy(name: str, multiprocessors: int, reverse: bool) -> None:
     """With few blocks and many, and in any order of the threads."""
     function, arrays, _ = CASES[name]
     check(on_host(function, arrays, multiprocessors, reverse), case(name)[2])
@@ -98,7 +98,7 @@ def test_one_kernel_for_any_size_and_layout() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_neighbours_are_loaded_and_stored_at_once(dtype: str) -> None:
+def test_loads_and_stores_are_vectorized(dtype: str) -> None:
     x = np.zeros((64, 1024), dtype)
     for function in (lambda x: x * x, lambda x: x * F.max(x, 1, keepdims=True)):
         text = ptx.compile(traced(function, [x]), "sm_90").text
@@ -107,7 +107,7 @@ def test_neighbours_are_loaded_and_stored_at_once(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("function", [lambda x: F.sum(x, 1, keepdims=True), lambda x: F.softmax(x, 1)])
-def test_few_long_rows_are_cut(function: Any) -> None:
+def test_few_long_rows_are_split_across_blocks(function: Any) -> None:
     x = RNG.normal(size=(2, 60_000)).astype(np.float32)
     graph = traced(function, [x])
     kernel = OnHost(HostDevice()).compile(graph)
@@ -126,7 +126,7 @@ def test_few_long_rows_are_cut(function: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_remainders_are_exact(dtype: str) -> None:
+def test_mod_and_floor_div_are_exact(dtype: str) -> None:
     """Of numbers of any bits: subnormal ones, infinities, NaN, quotients of any size."""
     word = np.dtype(f"uint{8 * np.dtype(dtype).itemsize}")
     info = np.finfo(dtype)
@@ -142,7 +142,7 @@ def test_remainders_are_exact(dtype: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_numbers_come_through_to_the_bit() -> None:
+def test_constants_keep_their_bit_patterns() -> None:
     """A constant of any pattern, through the spelling of two releases of LLVM."""
     patterns = {
         "f32": "7FC00000 FFC00000 7FC00001 7F800001 FFA00001 80000000 00000001 7F800000 FF800000 3DCCCCCD "
@@ -168,7 +168,7 @@ def test_numbers_come_through_to_the_bit() -> None:
     assert [f"{int(n):0{len(p)}X}" for n, p in zip(found, wanted, strict=True)] == wanted
 
 
-def test_a_missing_barrier_shows() -> None:
+def test_missing_barrier_shows() -> None:
     """The bench itself: did it not show, the tests above would prove little."""
 
     class Hasty(HostDevice):
@@ -205,19 +205,19 @@ def assemble(graph: Graph, architecture: str, folder: Path, spills: int = 0) -> 
 @needs_ptxas
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize("name", CASES)
-def test_ptxas_takes_it_and_spills_nothing(name: str, architecture: str, tmp_path: Path) -> None:
+def test_ptxas_assembles_kernels_without_spills(name: str, architecture: str, tmp_path: Path) -> None:
     assemble(case(name)[0], architecture, tmp_path)
 
 
 @needs_ptxas
 @pytest.mark.parametrize("architecture", ptx.ARCHITECTURES)
-def test_ptxas_knows_every_architecture(architecture: str, tmp_path: Path) -> None:
+def test_ptxas_assembles_for_every_architecture(architecture: str, tmp_path: Path) -> None:
     assemble(case("row softmax")[0], architecture, tmp_path)
 
 
 @needs_ptxas
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_ptxas_takes_every_word_cast_and_reduction(dtype: str, tmp_path: Path) -> None:
+def test_ptxas_assembles_every_op_cast_and_reduction(dtype: str, tmp_path: Path) -> None:
     """All of one dtype that there are, in two kernels, the second of which has use for many registers."""
     ops = [OPS[name] for name in sorted(words.WORDS) if name not in CASTS]
     taken = [(op, given) for op in ops if (given := operands(op, dtype))]
@@ -241,7 +241,7 @@ def test_ptxas_takes_every_word_cast_and_reduction(dtype: str, tmp_path: Path) -
 
 
 @needs_ptxas
-def test_ptxas_takes_hundreds_of_parameters(tmp_path: Path) -> None:
+def test_ptxas_assembles_hundreds_of_parameters(tmp_path: Path) -> None:
     """More bytes than a kernel could be given before; their addresses take all registers of a thread."""
     arrays = [np.zeros((2, 3, 2, 3, 2), np.float32)] * 280
     graph = traced(lambda *xs: [x + 1.0 for x in xs], arrays)
@@ -249,7 +249,7 @@ def test_ptxas_takes_hundreds_of_parameters(tmp_path: Path) -> None:
     assemble(graph, "sm_80", tmp_path, spills=256)  # CUDA 13's assembler needs 160
 
 
-def test_nothing_is_contracted_or_flushed() -> None:
+def test_no_fma_contraction_or_flush_to_zero() -> None:
     """``mul.f32`` without a rounding may be made part of an fma; ``.rn`` forbids it."""
     x = WIDE
     text = ptx.compile(traced(lambda a, b: F.sqrt(a * b + a) / b, [x, x]), "sm_80").text
@@ -258,26 +258,26 @@ def test_nothing_is_contracted_or_flushed() -> None:
     assert "fma" not in text and "ftz" not in text and "approx" not in text
 
 
-def test_memory_is_global_and_numbers_of_64_bits_move_whole() -> None:
+def test_memory_accesses_name_their_space_and_are_64_bits_wide() -> None:
     x = np.zeros((3, 5001))
     text = ptx.compile(traced(lambda x: (x + 1.0, F.sum(x, 1, keepdims=True)), [x]), "sm_80").text
     assert "ld.global.b64" in text and "st.global.b64" in text and "st.shared.b64" in text
     assert not re.search(r"\b(ld|st)\.(b|f|u)\d", text), "memory of no known kind"
 
 
-def test_an_unknown_architecture_is_refused() -> None:
+def test_unknown_architecture_is_rejected() -> None:
     with pytest.raises(ptx.TargetError, match=r"'sm_35' is unknown; choose one of sm_80, "):
         ptx.compile(case("broadcast")[0], "sm_35")
 
 
-def test_without_llvmlite_the_error_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_llvmlite_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ptx, "find_spec", lambda name: None)
     ptx._machine.cache_clear()
     with pytest.raises(ptx.TargetError, match="python -m pip install llvmlite"):
         ptx.compile(case("broadcast")[0], "sm_90")
 
 
-def test_a_function_without_a_definition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undefined_device_function_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(device._INSTRUCTIONS, "rint")
     graph = traced(lambda x: primitives.round(x) + 1.0, [WIDE])
     with pytest.raises(passes.LoweringError, match="no definition of the function 'rint' in ") as caught:
@@ -285,13 +285,13 @@ def test_a_function_without_a_definition_is_named(monkeypatch: pytest.MonkeyPatc
     assert "@__nv_rintf" in Path(str(caught.value).split(" in ")[1]).read_text()
 
 
-def test_what_llvm_does_not_take_is_kept() -> None:
+def test_text_rejected_by_llvm_is_saved() -> None:
     with pytest.raises(passes.LoweringError, match=r"LLVM [\d.]+ does not take the text in ") as caught:
         ptx.assembly("define void @kernel() { no such thing }", "sm_90")
     assert "no such thing" in Path(re.split(" in |: ", str(caught.value))[1]).read_text()
 
 
-def test_threads_of_a_block_are_bounded_in_ptx_as_they_are_said_to_be() -> None:
+def test_ptx_bounds_the_threads_of_a_block() -> None:
     compiled = ptx.compile(case("row softmax")[0], "sm_90")
     threads = compiled.choice.variant.threads
     assert f".maxntid {threads}" in compiled.text and threads % WARP == 0

@@ -52,7 +52,7 @@ class OfNvrtc(ledgers.Ledgers):
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=() if name in COMPARED else pytest.mark.slow) for name in CASES
 ])  # fmt: skip
-def test_instructions_are_near_those_of_nvrtc(name: str) -> None:
+def test_instruction_count_is_close_to_nvrtc(name: str) -> None:
     backend = pytest.importorskip("mgb_nvrtc.backend", reason="not installed: pip install ./plugins/nvrtc")
     if backend.compiler.missing() is not None:
         pytest.skip(str(backend.compiler.missing()))

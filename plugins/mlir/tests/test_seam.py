@@ -56,9 +56,7 @@ def answer(started: subprocess.Popen[str]) -> Any:
     return json.loads(out.splitlines()[-1])
 
 
-def test_an_exported_file_needs_neither_mlir_nor_llvm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exported_file_needs_neither_mlir_nor_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_JIT_BACKEND", "MLIR")
     x, w = RNG.standard_normal((2, 30, 70)).astype(np.float32)
     trace(model).export(tmp_path / "model.mgb", "f32[30,70]", "f32[1,70]")
@@ -104,7 +102,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("damage", ["emptied", "cut short", "a byte turned", "two entries exchanged"])
-def test_a_damaged_entry_costs_only_time(damage: str, tmp_path: Path) -> None:
+def test_corrupt_cache_entry_is_recompiled(damage: str, tmp_path: Path) -> None:
     """Whatever an entry holds, no process crashes; the kernel is compiled again, and kept again."""
     compiles, hits, _, wanted = answer(process(KERNEL, tmp_path))
     assert (compiles, hits) == (1, 0)
@@ -125,7 +123,7 @@ def test_a_damaged_entry_costs_only_time(damage: str, tmp_path: Path) -> None:
     assert answer(process(KERNEL, tmp_path)) == [0, 1, [], wanted]
 
 
-def test_a_damaged_object_file_is_refused() -> None:
+def test_truncated_object_file_is_rejected() -> None:
     """Past the checksum of the cache as well: whatever `load` is given, it raises or loads."""
     x = RNG.standard_normal((5, 9)).astype(np.float32)
     graph = traced(lambda x: F.softmax(x, 1), [x])
@@ -136,7 +134,7 @@ def test_a_damaged_object_file_is_refused() -> None:
             BACKEND.load(graph, blob[:length])
 
 
-def test_two_processes_compile_one_kernel_at_once(tmp_path: Path) -> None:
+def test_concurrent_processes_compile_a_kernel_once(tmp_path: Path) -> None:
     started = [process(KERNEL, tmp_path) for _ in range(2)]
     answers = [answer(p) for p in started]
     assert sorted(a[:2] for a in answers) == [[0, 1], [1, 0]], "the second one waits for the first"

@@ -40,7 +40,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("piece", [16, 1 << 9])
 @pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
-def test_asking_for_the_next_row_changes_no_result(
+def test_next_row_prefetch_changes_no_result(
     monkeypatch: pytest.MonkeyPatch, piece: int, stream: int
 ) -> None:
     """It may reach beyond the end of an array."""
@@ -63,7 +63,7 @@ LENGTHS = (2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 255, 511, 512, 513)
 
 @pytest.mark.parametrize("dtype", ["int16", "float16", "float32", "float64"])
 @pytest.mark.parametrize("stream", [0, 1 << 40], ids=["streamed", "cached"])
-def test_rows_with_and_without_the_walk_around_them(
+def test_short_row_path_matches_the_general_path(
     monkeypatch: pytest.MonkeyPatch, dtype: str, stream: int
 ) -> None:
     monkeypatch.setattr(plan, "STREAM", stream)
@@ -95,7 +95,9 @@ def many(*xs: Any) -> Any:
 
 
 @pytest.mark.parametrize(("function", "inputs", "vectors"), [(exp, 1, 4), (many, 20, 1)])
-def test_how_many_vectors_a_turn_works_on(function: Any, inputs: int, vectors: int) -> None:
+def test_loop_iteration_processes_the_expected_number_of_vectors(
+    function: Any, inputs: int, vectors: int
+) -> None:
     """One alone leaves the processor idle, but where there are many inputs. The rest goes one by one."""
     lanes = levels.vector_bytes() // 4
     source = BACKEND.compile(traced(function, [whole(100)] * inputs)).source
@@ -111,7 +113,7 @@ def test_how_many_vectors_a_turn_works_on(function: Any, inputs: int, vectors: i
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 200])
-def test_rests_of_any_length(n: int) -> None:
+def test_remainder_loop_of_any_length_stays_in_bounds(n: int) -> None:
     """Nothing behind the end is written."""
     x, memory = whole(n) * np.float32(0.5), np.full(n + 64, 77, np.float32)
     BACKEND.compile(traced(exp, [x])).run(x, out=(memory[:n],))

@@ -16,7 +16,7 @@ RNG = np.random.default_rng(13)
 
 
 @pytest.mark.parametrize(("dtype", "count"), [("float32", 1 << 20), ("float64", 1 << 14)])
-def test_remainders_are_exact(dtype: str, count: int) -> None:
+def test_mod_and_floor_div_are_exact(dtype: str, count: int) -> None:
     """Of any quotient; the sign of 0 is the divisor's."""
     a, b = pairs_of_any_bits(dtype, count)
     graph = traced(lambda a, b: (mod(a, b), floor_div(a, b)), [a, b])
@@ -28,7 +28,7 @@ def test_remainders_are_exact(dtype: str, count: int) -> None:
         np.testing.assert_array_equal(np.signbit(one[numbers]), np.signbit(other[numbers]))
 
 
-def test_scalars_have_the_same_remainders() -> None:
+def test_scalar_mod_and_floor_div_match_the_vector_ones() -> None:
     a, b = pairs_of_any_bits("float32", 1 << 12)
     graph = traced(lambda a, b: (mod(a, b), floor_div(a, b)), [a, b])
     for one, other in zip(run_loops(graph, [a, b]), call(BACKEND.compile(graph), graph, [a, b]), strict=True):

@@ -198,11 +198,11 @@ def told(ranks: int) -> str:
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, 3])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_end_well(ranks: int, name: str) -> None:
+def test_programs_complete_on_all_ranks(ranks: int, name: str) -> None:
     assert f"done {name} on all {ranks}\n" in told(ranks), told(ranks)
 
 
-def test_a_launcher_runs_local_functions_and_hands_back_results_and_tracebacks() -> None:
+def test_launcher_returns_results_and_tracebacks_of_local_functions() -> None:
     secret = np.arange(3)
 
     @dist.launcher(n_gpus=2)

@@ -74,7 +74,7 @@ def killed(folder: Path, rank: int, delay: float) -> int:
 
 
 @pytest.mark.parametrize("runs", [1, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(0)])])
-def test_each_ends_and_leaves_a_whole_checkpoint_or_none(runs: int, tmp_path: Path) -> None:
+def test_killed_job_ends_and_leaves_a_whole_checkpoint_or_none(runs: int, tmp_path: Path) -> None:
     draw, longest = random.Random(), 3.0
     while not killed(tmp_path / f"after {longest}", draw.randrange(2), longest):
         longest *= 2
@@ -83,7 +83,7 @@ def test_each_ends_and_leaves_a_whole_checkpoint_or_none(runs: int, tmp_path: Pa
         killed(tmp_path / str(k), draw.randrange(2), draw.uniform(0, longest))
 
 
-def test_what_a_lost_rank_has_not_sent_is_not_taken_for_received(tmp_path: Path) -> None:
+def test_unsent_data_of_a_lost_rank_is_not_treated_as_received(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(LOST)
     _, said = start(tmp_path, 2, ["program.py"])
     assert "nothing wrong" in said, said

@@ -99,7 +99,7 @@ def check(found: dict[str, list[float]], one: dict[str, list[float]], ranks: int
         assert worst < 1e-5, f"{name}, {ranks} ranks: {worst}"
 
 
-def test_losses_are_those_of_one_process(tmp_path: Path) -> None:
+def test_losses_match_a_single_process(tmp_path: Path) -> None:
     """Some steps, on the default backend."""
     one = losses(tmp_path, 1, "digits,transformer", ["default"], 6, 60)
     for ranks, model in ((2, "transformer"), (3, "digits")):
@@ -108,7 +108,7 @@ def test_losses_are_those_of_one_process(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_losses_on_every_backend_and_in_eager_code(tmp_path: Path) -> None:
+def test_losses_match_a_single_process_on_every_backend(tmp_path: Path) -> None:
     backends = ["", *on_cpu()]
     one = losses(tmp_path, 1, "digits,transformer", backends, 44, 2000)
     assert len(one) == 2 * len(backends)

@@ -23,7 +23,7 @@ def numbers(dtype: Any, *shape: int) -> Any:
 
 @pytest.mark.parametrize("dtype", SIZES, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 31, 1000])
-def test_gather(dtype: Any, count: int) -> None:
+def test_gather_copies_strided_elements(dtype: Any, count: int) -> None:
     """Elements apart, against the direction of memory, and one again and again."""
     base = numbers(dtype, count + 1, 5)
     for x in (base[:count, 2], base[::-1][:count, 2], np.broadcast_to(base[:1, 0], (count,))):
@@ -36,7 +36,7 @@ def test_gather(dtype: Any, count: int) -> None:
 
 @pytest.mark.parametrize("dtype", SIZES, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 31, 1000])
-def test_scatter(dtype: Any, count: int) -> None:
+def test_scatter_writes_only_strided_elements(dtype: Any, count: int) -> None:
     """To places apart, and against the direction of memory; nothing between them is touched."""
     for backwards in (False, True):
         base, source = np.zeros((count + 1, 5), dtype), numbers(dtype, count)
@@ -51,7 +51,7 @@ def test_scatter(dtype: Any, count: int) -> None:
 @pytest.mark.parametrize("dtype", SIZES, ids=lambda d: d.__name__)
 @pytest.mark.parametrize("rows", [1, 3, 4, 7, 16])
 @pytest.mark.parametrize("count", [1, 6, 40])
-def test_tile(dtype: Any, rows: int, count: int) -> None:
+def test_tile_transposes_columns_into_padded_rows(dtype: Any, rows: int, count: int) -> None:
     x = np.asfortranarray(numbers(dtype, rows, count))
     pitch = count + 3
     buffer = np.zeros((rows, pitch), dtype)
@@ -63,7 +63,7 @@ def test_tile(dtype: Any, rows: int, count: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 127, 128, 1000, 4096])
 @pytest.mark.parametrize("start", [0, 1, 2, 60, 64])
-def test_flush(size: int, start: int) -> None:
+def test_flush_copies_between_any_alignments(size: int, start: int) -> None:
     """From any address to any other; nothing around the target is touched."""
     source, target = numbers(np.uint8, size + 7), np.zeros(size + 256, np.uint8)
     call("mgb_flush", target.ctypes.data + start, source.ctypes.data + 3, size)
@@ -71,6 +71,6 @@ def test_flush(size: int, start: int) -> None:
     assert not target[:start].any() and not target[start + size :].any()
 
 
-def test_memory_that_is_asked_for_need_not_be_there() -> None:
+def test_prefetch_of_invalid_addresses_is_harmless() -> None:
     call("mgb_ask", 8, 1000)
     call("mgb_ask", 0, 0)

@@ -201,17 +201,17 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-c", KERNEL + code], timeout=60, check=True)
 
 
-def test_native_code_may_look_for_a_program_at_any_moment() -> None:
+def test_program_lookup_is_safe_while_programs_are_reordered() -> None:
     """The programs were a linked list, which was a ring while one was moved to the front."""
     run(BETWEEN)
 
 
 @pytest.mark.parametrize("code", [INSIDE, GROWING, LOADING], ids=["launcher", "threads", "loading"])
-def test_a_signal_may_call_a_kernel_at_any_moment(code: str) -> None:
+def test_signal_handler_may_call_a_kernel_at_any_moment(code: str) -> None:
     """It came to a lock that its own thread held."""
     run(code)
 
 
 @pytest.mark.parametrize("lengths", ["RECENT + 4", "PROGRAMS + 100"])
-def test_threads_call_with_more_lengths_than_are_kept(lengths: str) -> None:
+def test_threads_call_with_more_lengths_than_are_cached(lengths: str) -> None:
     run(STRESS.replace("LENGTHS", f"({lengths})"))

@@ -16,7 +16,7 @@ SHAPES = [(1, 1, 1), (3, 5, 7), (16, 256, 64), (4, 64, 16), (5, 70, 33), (1, 257
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("form", ["rows", "columns", "window"])
-def test_product(dtype: Any, shape: tuple[int, int, int], form: str) -> None:
+def test_matmul_of_any_layout_matches_numpy(dtype: Any, shape: tuple[int, int, int], form: str) -> None:
     """The first matrix lies in any way, the others in windows; nothing beside the result is written."""
     m, n, k = shape
     a = RNG.normal(size=(m, k)).astype(dtype)

@@ -35,7 +35,7 @@ def sizes(count: int) -> list[float]:
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["rounded once", "rounded twice"])
-def test_the_remainder_is_exact(fused: bool) -> None:
+def test_remainder_is_exact(fused: bool) -> None:
     """For quotients of any number of bits; also where a reciprocal is rounded up or down."""
     xs, ys = sizes(60), sizes(60)
     with np.errstate(all="ignore"):
@@ -45,7 +45,7 @@ def test_the_remainder_is_exact(fused: bool) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["rounded once", "rounded twice"])
-def test_next_to_multiples_of_the_divisor(fused: bool) -> None:
+def test_remainder_is_exact_next_to_multiples_of_the_divisor(fused: bool) -> None:
     """Where the quotient is a whole number or half of an odd one, and one unit away from that."""
     divisors = [float(np.float32(v)) for v in RNG.uniform(0.5, 2, 40)]
     for y in divisors:

@@ -13,7 +13,7 @@ from nvrtc_helpers import BENCH
 class TestSaved(backends.Saved):
     bench = BENCH
 
-    def test_what_the_host_runs_has_a_text_and_no_prediction(self) -> None:
+    def test_host_kernel_has_source_and_no_forecast(self) -> None:
         x = np.arange(1000, dtype=np.float32)
         backend = self.here()
         kernel = backend.compile(BENCH.traced(lambda x: x * 2 + 1, x))

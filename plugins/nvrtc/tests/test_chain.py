@@ -75,7 +75,7 @@ class TestParameters:
         return [backend.compile(g).state.unit() for g in graphs], wiring, arrays
 
     @pytest.mark.parametrize("launch_graph", [None, False])
-    def test_they_are_those_of_kernels_alone(self, launch_graph: bool | None) -> None:
+    def test_chain_parameters_match_separate_kernels(self, launch_graph: bool | None) -> None:
         device = Noting()
         units, wiring, arrays = self.kernels(device)
         chain = Chain(lambda arrays: units, wiring, [0, 1, 2], launch_graph)
@@ -110,7 +110,7 @@ MISSING = compiler.missing() or stub.missing()
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_each_call_goes_to_its_stream(stub_folder: Path) -> None:
+def test_each_call_uses_the_current_stream(stub_folder: Path) -> None:
     """More streams than launches are kept ready for, the null stream among them."""
     script = """
 f, x = trace(step, cuda_graph=False), array()

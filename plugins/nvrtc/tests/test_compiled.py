@@ -39,7 +39,7 @@ class TestBudget(Compiled, compiled.Budgets):
         return compiler.compile_source(text, "compute_90")[0].decode()
 
     @pytest.mark.parametrize("shape", [(2048, 2048), (300, 2048), (30, 2048)])
-    def test_wide_sums_of_narrow_elements(self, shape: tuple[int, int]) -> None:
+    def test_wide_sums_of_narrow_elements_fit_the_register_budget(self, shape: tuple[int, int]) -> None:
         """Sixteen elements of a byte are loaded at once; as many sums of 8 bytes would fill shared memory."""
         wide = np.dtype(np.int64)
 
@@ -50,7 +50,7 @@ class TestBudget(Compiled, compiled.Budgets):
 
         self.check(BENCH.traced(parity, np.broadcast_to(np.bool_(0), shape)), registers=MORE)
 
-    def test_120_inputs_that_all_step_differently(self) -> None:
+    def test_120_inputs_with_different_strides_fit_the_budget(self) -> None:
         device = self.paper()
         arrays = [np.empty((4, 5 + k, 6 + k, 7 + k), np.float32)[:, :5, :6, :7] for k in range(120)]
         graph = BENCH.traced(lambda *xs: sum(xs[1:], xs[0]), *arrays)
@@ -83,7 +83,7 @@ class TestErrors(compiled.Refusals):
         ("capability", "wanted"),
         [((9, 0), "sm_90"), ((8, 0), "sm_80"), ((8, 8), "sm_88"), ((9, 9), "sm_90"), ((99, 9), "compute_")],
     )
-    def test_an_unknown_gpu_gets_the_nearest(
+    def test_unknown_gpu_uses_the_nearest_architecture(
         self, capability: tuple[int, int], wanted: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         compiler.nearest.cache_clear()
@@ -95,6 +95,6 @@ class TestErrors(compiled.Refusals):
         image, _ = compiler.compile_source('extern "C" __global__ void f() {}', found)
         assert image.startswith(b"\x7fELF") is found.startswith("sm_")
 
-    def test_an_old_gpu_is_told_so(self) -> None:
+    def test_unsupported_old_gpu_raises(self) -> None:
         with pytest.raises(compiler.NvrtcError, match="install an older CUDA"):
             compiler.nearest((3, 5))

@@ -23,7 +23,7 @@ class TestOnGpu(on_gpu.OnGpu):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("shape", [(1024, 2048), (1000, 4097), (3, 700, 1300)], ids=str)
-    def test_transposed_inputs(self, shape: tuple[int, ...], dtype: str) -> None:
+    def test_transposed_inputs_use_tiles(self, shape: tuple[int, ...], dtype: str) -> None:
         """Squares of them are turned in shared memory."""
         on_gpu.see_that_there_is(dtype)
         import cupy

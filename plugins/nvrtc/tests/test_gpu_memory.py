@@ -36,7 +36,7 @@ def cupy() -> Iterator[object]:
 class TestPlace:
     @pytest.mark.parametrize("dtype", dtypes.DTYPES, ids=str)
     @pytest.mark.parametrize("view", VIEWS)
-    def test_layouts_stay(self, view: str, dtype: np.dtype) -> None:
+    def test_put_preserves_layouts(self, view: str, dtype: np.dtype) -> None:
         x = VIEWS[view][0](samples(dtype.name, (6, 10)))
         there = Gpu().put(x)
         assert isinstance(there, standin.ndarray)
@@ -46,11 +46,11 @@ class TestPlace:
         assert x.any(), "it is a copy"
 
     @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1, 1)], ids=str)
-    def test_few_elements(self, shape: tuple[int, ...]) -> None:
+    def test_put_and_get_of_few_elements(self, shape: tuple[int, ...]) -> None:
         x = samples("float32", shape)
         assert Gpu().get(Gpu().put(x)).tobytes() == x.tobytes()
 
-    def test_the_driver_takes_the_place_of_the_backend(self, driver: Driver) -> None:
+    def test_driver_uses_the_gpu_as_default_device(self, driver: Driver) -> None:
         assert type(driver.place) is Gpu
         with driver.place.as_default():
             assert Tensor([1.0]).device == "gpu0:0"

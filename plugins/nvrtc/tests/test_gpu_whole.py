@@ -42,7 +42,7 @@ def run(graph: Graph, arrays: list[Any], device: str) -> Any:
 class TestEager:
     @pytest.mark.parametrize("dtype", dtypes.DTYPES, ids=str)
     @pytest.mark.parametrize("name", sorted(OPS))
-    def test_an_op(self, name: str, dtype: np.dtype[Any]) -> None:
+    def test_op_matches_the_cpu(self, name: str, dtype: np.dtype[Any]) -> None:
         for graph, arrays in samples.cases(OPS[name], dtype):
             want, found = run(graph, arrays, "cpu0"), run(graph, arrays, "gpu0")
             assert (found.shape, found.dtype, found.device) == (want.shape, want.dtype, "gpu0:0")
@@ -61,7 +61,7 @@ class TestTraced:
             found = layer(*(Tensor(a, device="gpu0") for a in (x, w, b)))
             np.testing.assert_allclose(found.numpy(), e / e.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
 
-    def test_kernels_in_a_row_on_another_stream(self) -> None:
+    def test_kernel_chain_on_another_stream(self) -> None:
         import cupy
 
         x = np.random.default_rng(1).normal(size=(257, 1000)).astype(np.float32)
@@ -79,7 +79,7 @@ class TestTraced:
                     found = centred(Tensor(x, device="gpu0")).numpy()
             np.testing.assert_allclose(found, want, rtol=1e-5)
 
-    def test_no_memory_leaves_a_trace_usable(self) -> None:
+    def test_out_of_memory_leaves_the_trace_usable(self) -> None:
         import cupy
 
         double = trace(lambda x: F.exp(x) * 2 + 1)
@@ -111,7 +111,7 @@ class TestLaunchGraphs:
 
     @pytest.mark.parametrize("shape", [(24, 36), (300, 1000), (2, 200_000)], ids=str)
     @pytest.mark.parametrize("wanted", [None, True])
-    def test_the_same_bits(self, shape: tuple[int, int], wanted: bool | None) -> None:
+    def test_launch_graph_gives_the_same_bits(self, shape: tuple[int, int], wanted: bool | None) -> None:
         import cupy
 
         random = np.random.default_rng(5)
@@ -135,7 +135,9 @@ class TestLaunchGraphs:
                 y = y / (1 + (y * y).sum(axis=1, keepdims=True))
             np.testing.assert_allclose(found.numpy(), y - y.mean(axis=0), rtol=1e-3, atol=1e-5)
 
-    def test_it_is_a_graph(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_launch_graph_is_used(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         from mgb_cuda import graphs
 
         started = []
@@ -151,7 +153,7 @@ class TestLaunchGraphs:
 
 
 class TestUpdates:
-    def test_parameters_stay_where_they_are(self) -> None:
+    def test_parameters_are_updated_in_place_unless_aliased(self) -> None:
         start = np.random.default_rng(6).normal(size=100_000).astype(np.float32)
         weight = Tensor(start, device="gpu0")
 
@@ -178,7 +180,7 @@ class TestUpdates:
 
 
 class TestSharing:
-    def test_with_cupy_and_torch(self) -> None:
+    def test_memory_is_shared_with_cupy_and_torch(self) -> None:
         import cupy
 
         t = Tensor(np.arange(6, dtype=np.float32), device="gpu0")
@@ -193,7 +195,7 @@ class TestSharing:
         np.testing.assert_array_equal(mgb.from_dlpack(theirs).numpy(), np.arange(1, 7))
 
 
-def test_the_demo_learns_the_same(
+def test_demo_runs_and_names_the_backend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mgb.cli import main

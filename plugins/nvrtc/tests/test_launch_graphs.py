@@ -75,7 +75,7 @@ def told(call: Any) -> Any:
 
 
 class TestNodes:
-    def test_a_graph_launches_what_the_calls_before_it_did(self, stub_folder: Path) -> None:
+    def test_graph_launches_match_separate_launches(self, stub_folder: Path) -> None:
         script = """
 f, g, x = trace(step), trace(step, cuda_graph=False), array()
 print(json.dumps([[call(t, x) for _ in range(7)][1:] for t in (f, g)]))
@@ -86,7 +86,7 @@ print(json.dumps([[call(t, x) for _ in range(7)][1:] for t in (f, g)]))
         assert all(map(is_alone, never)) and is_alone(automatic[0]) and is_graph(automatic[-1])
         assert all(told(c) == told(never[0]) for c in automatic + never)
 
-    def test_only_what_has_another_address_is_told(self, stub_folder: Path) -> None:
+    def test_only_changed_addresses_are_updated(self, stub_folder: Path) -> None:
         """Three kernels read the argument, the last one writes the result; temporaries stay."""
         script = """
 f, x, y = trace(step, cuda_graph=True), array(), array()
@@ -98,7 +98,7 @@ print(json.dumps([call(f, x), call(f, y), call(f, y)]))
         assert [c["updates"] for c in found] == [1, 4, 1]
         assert len({str(c["graphs"]) for c in found}) == 1, "one graph serves all calls"
 
-    def test_the_current_stream(self, stub_folder: Path) -> None:
+    def test_graph_runs_on_the_current_stream(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step, cuda_graph=True), array()
 f(x)
@@ -109,7 +109,7 @@ print(json.dumps([[n[-1] for n in found["launches"]] == 5 * [stream.ptr], found[
 """
         assert run(stub_folder, script) == [True, 1]
 
-    def test_scratch_memory_is_that_of_the_call(self, stub_folder: Path) -> None:
+    def test_scratch_memory_is_allocated_per_call(self, stub_folder: Path) -> None:
         script = """
 def two_stages(x):
     return x - x.sum(axis=1, keepdims=True) * 1e-6, (x * 2).sum(axis=1)
@@ -132,7 +132,7 @@ print(json.dumps(found))
 
 
 class TestWhenItPays:
-    def test_not_for_few_launches(self, stub_folder: Path) -> None:
+    def test_graph_is_not_used_for_few_launches(self, stub_folder: Path) -> None:
         script = """
 def few(x):
     x = x - x.mean(axis=0, keepdims=True)
@@ -143,7 +143,7 @@ print(json.dumps([call(f, x) for _ in range(8)][1:]))
         found = run(stub_folder, script)
         assert 1 < len(found[0]["words"]) < 4 and all(map(is_alone, found))
 
-    def test_not_while_most_addresses_change(self, stub_folder: Path) -> None:
+    def test_graph_is_not_used_while_most_addresses_change(self, stub_folder: Path) -> None:
         """Four of five launches have an array that is another one in each call."""
         script = """
 f, held = trace(step), [array() for _ in range(8)]
@@ -151,7 +151,7 @@ print(json.dumps([call(f, x) for x in held][1:]))
 """
         assert all(map(is_alone, run(stub_folder, script)))
 
-    def test_when_addresses_have_settled(self, stub_folder: Path) -> None:
+    def test_graph_is_used_once_addresses_are_stable(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step), array()
 print(json.dumps([call(f, x) for _ in range(8)][1:]))
@@ -159,7 +159,7 @@ print(json.dumps([call(f, x) for _ in range(8)][1:]))
         starts = [c["starts"] for c in run(stub_folder, script)]
         assert starts == sorted(starts) and starts[:3] == [0, 0, 0] and starts[-1] == 1
 
-    def test_threads_have_graphs_of_their_own(self, stub_folder: Path) -> None:
+    def test_each_thread_has_its_own_graph(self, stub_folder: Path) -> None:
         script = """
 import threading
 f = trace(step, cuda_graph=True, without_host=True)
@@ -176,7 +176,7 @@ print(json.dumps([notes.library.stub_graph_launches(), notes.library.stub_live_g
 """
         assert run(stub_folder, script) == [24, 0]
 
-    def test_they_go_with_the_function(self, stub_folder: Path) -> None:
+    def test_graphs_are_freed_with_the_function(self, stub_folder: Path) -> None:
         script = """
 import gc
 f, x = trace(step, cuda_graph=True), array()
@@ -206,7 +206,9 @@ print(json.dumps([found, said]))
     @pytest.mark.parametrize(
         ("name", "graphs"), [("cuGraphCreate", 0), ("cuGraphExecKernelNodeSetParams", 1)]
     )
-    def test_a_driver_without_the_call(self, stub_folder: Path, name: str, graphs: int) -> None:
+    def test_driver_without_graph_calls_falls_back_with_a_warning(
+        self, stub_folder: Path, name: str, graphs: int
+    ) -> None:
         found, said = run(stub_folder, self.SCRIPT.replace("BEFORE", ""), MGB_STUB_LACKS=name)
         assert [is_graph(c) for c in found] == [k < graphs for k in range(2)]
         assert told(found[0]) == told(found[1])
@@ -214,13 +216,13 @@ print(json.dumps([found, said]))
         ((level, text),) = said
         assert level == "WARNING" and "started one by one" in text and name in text
 
-    def test_a_driver_that_refuses(self, stub_folder: Path) -> None:
+    def test_driver_that_rejects_graphs_falls_back_with_a_warning(self, stub_folder: Path) -> None:
         script = self.SCRIPT.replace("BEFORE", "notes.library.stub_refuse_graphs(801)")
         found, said = run(stub_folder, script)
         assert all(map(is_alone, found)) and len(found[0]["words"]) == 5
         assert len(said) == 1 and "CUDA_ERROR_NOT_SUPPORTED" in said[0][1]
 
-    def test_a_stream_that_is_being_captured_gets_the_kernels(self, stub_folder: Path) -> None:
+    def test_capturing_stream_gets_separate_kernel_launches(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step, cuda_graph=True), array()
 f(x)
@@ -235,7 +237,7 @@ print(json.dumps(found))
         assert is_graph(first) and is_alone(captured) and is_graph(last)
         assert told(captured) == told(first) == told(last)
 
-    def test_a_failed_launch_says_why_and_the_function_stays_usable(self, stub_folder: Path) -> None:
+    def test_failed_launch_reports_why_and_function_stays_usable(self, stub_folder: Path) -> None:
         script = """
 f, x = trace(step, cuda_graph=True), array()
 f(x); call(f, x)

@@ -21,7 +21,7 @@ class TestLaunches(launched.Launches):
     shares = False
     toolchain = ()
 
-    def test_updates_share_launches(self, stub_folder: Path) -> None:
+    def test_joined_updates_share_launches(self, stub_folder: Path) -> None:
         script = """
 step = lambda p, g: p - g * 0.1
 made = [np.zeros(n, np.float32) for n in range(2, 202)]
@@ -42,9 +42,7 @@ print(json.dumps({
         assert found["launches"] <= 2 and found["blocks"] == 200
         assert found["seen"] == 3 * 200 and found["different"] == 200
 
-    def test_a_launch_takes_one_call_of_the_driver_whatever_the_number_of_arrays(
-        self, stub_folder: Path
-    ) -> None:
+    def test_launch_takes_one_driver_call_for_any_number_of_arrays(self, stub_folder: Path) -> None:
         script = """
 x = [np.zeros(1000, np.float32) for _ in range(100)]
 kernel = backend.compile(traced(lambda *xs: sum(xs[1:], xs[0]), *x))
@@ -61,7 +59,7 @@ class TestErrors(launched.LaunchErrors):
     bench = BENCH
     resource = "a block of 256 threads"
 
-    def test_an_image_for_the_nearest_gpu(self, stub_folder: Path) -> None:
+    def test_unknown_gpu_loads_an_image_for_the_nearest_one(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 backend.compile(traced(lambda x: x * 2 + 1, x)).run(x, out=[x.copy()])
@@ -69,7 +67,7 @@ print(json.dumps(device.properties.architecture))
 """
         assert self.run(stub_folder, script, MGB_STUB_CAPABILITY="99") == "sm_99"
 
-    def test_what_the_assembler_refuses_is_a_lack_of_resources(self) -> None:
+    def test_too_much_shared_memory_raises_resource_error(self) -> None:
         """An array in shared memory that no block may have, as opposed to a mistake."""
         text = 'extern "C" __global__ void f(int *p) {{ __shared__ int s[{}]; s[p[0]] = 1; p[1] = s[p[2]]; }}'
         device = Properties("sm_90", (9, 0), multiprocessors=132)
@@ -106,7 +104,7 @@ print(json.dumps(found))
 """
 
     @pytest.mark.parametrize("most", [1024, 128, 32])
-    def test_fewer_threads(self, stub_folder: Path, most: int) -> None:
+    def test_device_with_fewer_threads_gets_another_schedule(self, stub_folder: Path, most: int) -> None:
         found = self.run(stub_folder, self.SCRIPT, MGB_STUB_THREADS=str(most))
         for case in found:
             assert case["threads"] == min(case["wanted"], most) or case["stays"] == [True, False]

@@ -19,7 +19,7 @@ RIGHT = [("device", ""), ("image", "fma"), ("joined", ""), ("chained", ""), *(("
 
 
 @pytest.mark.parametrize(("layer", "subject"), RIGHT, ids=lambda x: x.replace(" ", "_"))
-def test_what_is_right_passes(layer: str, subject: str) -> None:
+def test_correct_code_passes_every_layer(layer: str, subject: str) -> None:
     LAYERS[layer](subject)
 
 
@@ -30,16 +30,16 @@ def test_what_is_right_passes(layer: str, subject: str) -> None:
         for k, m in enumerate(MUTANTS)
     ],
 )
-def test_a_mutant_is_caught(number: int) -> None:
+def test_mutant_is_caught(number: int) -> None:
     assert caught(number), MUTANTS[number]
 
 
-def test_each_has_its_place() -> None:
+def test_each_mutant_applies_to_its_module() -> None:
     for mutant in MUTANTS:
         changed(mutant, text_of(mutant.module))
 
 
-def test_there_are_many_of_each_kind() -> None:
+def test_mutants_cover_every_module() -> None:
     assert len(MUTANTS) >= 40
     for module in ("prelude", "mgb_nvrtc.printer", "mgb_cuda.geometry", "mgb_cuda.launch"):
         assert any(m.module == module for m in MUTANTS)

@@ -113,9 +113,9 @@ class TestFenced:
         return subprocess.run(command, capture_output=True, timeout=100).returncode
 
     @pytest.mark.parametrize("program", TIERS)
-    def test_nothing_is_read_past_the_end_of_an_array(self, program: str) -> None:
+    def test_no_read_past_the_end_of_an_array(self, program: str) -> None:
         assert self.run(program, "") == 0
 
     @pytest.mark.parametrize("mutation", FENCED_MUTATIONS)
-    def test_the_fence_holds(self, mutation: str) -> None:
+    def test_fence_catches_out_of_bounds_reads(self, mutation: str) -> None:
         assert self.run("rows of a warp", mutation) == -signal.SIGSEGV

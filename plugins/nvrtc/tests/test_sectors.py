@@ -180,7 +180,7 @@ class TestMemory:
             assert touched(mine) == x.nbytes // 32, "each sector is asked for once"
 
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
-    def test_without_squares_each_element_is_a_sector(self, dtype: str) -> None:
+    def test_without_tiles_each_element_loads_a_sector(self, dtype: str) -> None:
         """What the squares save, and that the model of the rule counts what the text asks for."""
         notes, variant, x = self.counted(dtype, 1 << 20)
         assert variant.kind is Kind.FLAT
@@ -189,7 +189,7 @@ class TestMemory:
         assert x.size == 32 // x.itemsize * (x.nbytes // 32)
 
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
-    def test_no_two_threads_wait_for_one_bank(self, dtype: str) -> None:
+    def test_shared_memory_has_no_bank_conflicts(self, dtype: str) -> None:
         notes, _, x = self.counted(dtype, 1)
         together = 32 if x.itemsize <= 4 else 16
         mine = notes[notes["array"] >= SHARED]
@@ -227,7 +227,7 @@ class TestReductions:
 
     @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=["first", "last", "both"])
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
-    def test_each_sector_is_asked_for_once(self, dtype: str, axis: tuple[int, ...]) -> None:
+    def test_each_sector_is_loaded_once(self, dtype: str, axis: tuple[int, ...]) -> None:
         x = placed(samples(dtype, SHAPE), "F")
         (asked, _), variant, (out,) = self.counted(lambda x: reduce_max(x, axis=axis), x)
         np.testing.assert_array_equal(out, x.max(axis, keepdims=True))
@@ -236,7 +236,9 @@ class TestReductions:
 
     @pytest.mark.parametrize("axis", [(0,), (1,)], ids=["first", "last"])
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
-    def test_by_axes_each_element_is_a_sector(self, dtype: str, axis: tuple[int, ...], by_axes: None) -> None:
+    def test_axis_order_loads_a_sector_per_element(
+        self, dtype: str, axis: tuple[int, ...], by_axes: None
+    ) -> None:
         """What the order saves, and that the rule counts what the text asks for. Few rows are not turned."""
         x = placed(samples(dtype, SHAPE), "F")
         (asked, _), variant, (out,) = self.counted(lambda x: reduce_max(x, axis=axis), x, multiprocessors=64)
@@ -245,21 +247,21 @@ class TestReductions:
         assert asked == x.size
 
     @pytest.mark.parametrize("function", [log_sum, statistics], ids=lambda f: f.__name__)
-    def test_two_folds_read_each_sector_once(self, function: Any) -> None:
+    def test_two_reductions_load_each_sector_once(self, function: Any) -> None:
         x = placed(samples("float32", SHAPE), "F")
         found, variant, _ = self.counted(function, x)
         assert variant.kind is Kind.COLUMNS
         assert found[0] == x.nbytes // 32
 
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-    def test_rows_that_lie_across_the_outputs_are_turned(self, dtype: str) -> None:
+    def test_transposed_rows_are_turned_in_shared_memory(self, dtype: str) -> None:
         """A warp asks for whole sectors of each, and those that hand over and take wait for no bank."""
         x, y = (placed(samples(dtype, SHAPE, k), order) for k, order in enumerate("FC"))
         (*asked, stored), variant, _ = self.counted(lambda x, y: softmax(x) + y, x, y)
         assert variant.kind is Kind.ROWS and variant.stays and variant.turned == (0,)
         assert [*asked, stored] == [x.nbytes // 32] * 3
 
-    def test_what_hands_rows_over_waits_for_no_bank(self) -> None:
+    def test_row_transposition_has_no_bank_conflicts(self) -> None:
         x = placed(samples("float32", SHAPE), "F")
         self.counted(softmax, x)
         mine = self.notes[self.notes["array"] == SHARED]

@@ -76,7 +76,7 @@ def added(*xs: Any) -> Any:
 
 
 class TestRule:
-    def test_a_transposed_input(self) -> None:
+    def test_transposed_input_uses_tiles(self) -> None:
         x, y = empty("float32", (4096, 4096), (1, 4096)), empty("float32", (4096, 4096), (4096, 1))
         v = chosen(added, y, x)
         assert (v.kind, v.turned, v.fast, v.side) == (Kind.TILES, (1,), 0, 32)
@@ -84,13 +84,13 @@ class TestRule:
     @pytest.mark.parametrize(
         ("dtype", "side"), [("float16", 64), ("uint8", 64), ("int32", 32), ("float64", 32)]
     )
-    def test_small_elements_have_larger_squares(self, dtype: str, side: int) -> None:
+    def test_small_elements_use_larger_tiles(self, dtype: str, side: int) -> None:
         assert chosen(lambda x: x + x, empty(dtype, (4096, 4096), (1, 4096))).side == side
 
-    def test_a_short_axis_has_smaller_squares(self) -> None:
+    def test_short_axis_uses_smaller_tiles(self) -> None:
         assert chosen(added, *[empty("float16", (1 << 16, 40), (1, 1 << 16))] * 2).side == 32
 
-    def test_the_loop_of_the_neighbours(self) -> None:
+    def test_image_axes_are_merged_into_one_tile_loop(self) -> None:
         """Channels become the innermost axis; the places of an image are one loop."""
         v = chosen(double, empty("float32", (64, 56, 56, 256), (256 * 56 * 56, 56, 1, 56 * 56)))
         assert (v.kind, len(v.folded), v.fast) == (Kind.TILES, 3, 1)
@@ -109,15 +109,17 @@ class TestRule:
         ],
         ids=["row-major", "backwards", "spread", "short rows", "few rows", "one row", "one column", "small"],
     )
-    def test_where_it_is_not_worth_it(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    def test_tiles_are_not_used_where_they_do_not_pay(
+        self, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> None:
         assert chosen(double, empty("float32", shape, strides)).kind is Kind.FLAT
 
     @pytest.mark.parametrize(("dtype", "count"), [("float32", 11), ("float64", 5), ("float16", 5)])
-    def test_as_many_as_there_is_shared_memory_for(self, dtype: str, count: int) -> None:
+    def test_number_of_tiles_is_limited_by_shared_memory(self, dtype: str, count: int) -> None:
         v = chosen(added, *[empty(dtype, (4096, 4096), (1, 4096))] * 14)
         assert v.turned == tuple(range(count))
 
-    def test_reductions_have_rows_or_columns(self) -> None:
+    def test_reductions_use_rows_or_columns_not_tiles(self) -> None:
         """Of memory, whichever axis is folded."""
         x = empty("float32", (4096, 4096), (1, 4096))
         for axis, kind in (((1,), Kind.COLUMNS), ((0,), Kind.ROWS)):
@@ -126,7 +128,7 @@ class TestRule:
 
     @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
     @pytest.mark.parametrize("side", [32, 64])
-    def test_columns_of_a_square_lie_in_all_banks(self, side: int, itemsize: int) -> None:
+    def test_tile_columns_are_spread_over_all_banks(self, side: int, itemsize: int) -> None:
         threads = np.arange(32 if itemsize <= 4 else 16)
         words = threads * pitch(side, itemsize) * itemsize // 4
         for word in np.unique(words):
@@ -178,14 +180,14 @@ class TestNumbers:
     FEW = host.HostDevice()
 
     @pytest.mark.parametrize("shape", [(32, 32), (33, 65), (64, 1000), (1000, 40), (3, 70, 45)], ids=str)
-    def test_edges(self, shape: tuple[int, ...]) -> None:
+    def test_partial_tiles_at_the_edges(self, shape: tuple[int, ...]) -> None:
         x = samples("float32", shape).swapaxes(-1, -2)
         x = np.ascontiguousarray(x).swapaxes(-1, -2)
         one = host.HostDevice(properties=Properties("one", (9, 0), multiprocessors=1))
         assert run(lambda x: [double(x), exp(x)], [x], one).kind is Kind.TILES
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_every_dtype(self, dtype: str) -> None:
+    def test_tiles_of_every_dtype(self, dtype: str) -> None:
         shape = (130, 71)
         arrays = [turned(dtype, shape), turned(dtype, shape, 1), samples(dtype, shape, 2)]
         arrays[1][::2] = arrays[0][::2]
@@ -194,17 +196,17 @@ class TestNumbers:
         assert v.side == (64 if arrays[0].itemsize <= 2 else 32)
 
     @pytest.mark.parametrize("seed", range(24))
-    def test_any_layout(self, seed: int) -> None:
+    def test_tiles_of_random_layouts(self, seed: int) -> None:
         run(picked, drawn(seed), self.FEW)
 
-    def test_the_layouts_above_have_squares(self) -> None:
+    def test_random_layouts_cover_the_tile_variants(self) -> None:
         """At least half of them, or they would prove little."""
         found = [chosen(picked, *drawn(seed), properties=self.FEW.properties) for seed in range(24)]
         assert sum(v.kind is Kind.TILES for v in found) >= 12
         assert {v.fast for v in found} >= {0, 1} and {v.side for v in found} == {0, 32, 64}
         assert any(len(v.folded) > 2 for v in found if v.turned) and any(len(v.turned) > 1 for v in found)
 
-    def test_places_of_64_bits(self) -> None:
+    def test_offsets_beyond_32_bits(self) -> None:
         """Columns further apart than 32 bits count; nothing but the elements has memory behind it."""
         apart = 1 << 26
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
@@ -218,7 +220,7 @@ class TestNumbers:
         (plan,) = kernel.state.unit().plans.values()
         assert plan.choice.variant.wide and plan.choice.variant.kind is Kind.TILES
 
-    def test_a_block_without_that_much_shared_memory_turns_nothing(self) -> None:
+    def test_tiles_are_not_used_without_enough_shared_memory(self) -> None:
         class Small(host.HostDevice):
             def load(self, image: bytes, names: Any) -> Any:
                 from mgb_cuda import ResourceError
@@ -333,12 +335,12 @@ class TestFenced:
         command = [sys.executable, "-c", FENCED, str(Path(__file__).parent), mask, str(which)]
         return subprocess.run(command, capture_output=True, timeout=100).returncode
 
-    def test_nothing_is_read_past_the_end_of_an_array(self) -> None:
+    def test_no_read_past_the_end_of_an_array(self) -> None:
         assert self.run() == 0
 
     @pytest.mark.parametrize("which", [0, 1], ids=["of the square", "of the other input"])
     @pytest.mark.parametrize("mask", MASKS)
-    def test_the_fence_holds(self, mask: str, which: int) -> None:
+    def test_fence_catches_out_of_bounds_access(self, mask: str, which: int) -> None:
         assert self.run(mask, which) == -signal.SIGSEGV
 
 
@@ -356,7 +358,7 @@ class TestCompiled:
 
     @pytest.mark.parametrize("architecture", ARCHITECTURES)
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
-    def test_budget(self, dtype: str, architecture: int) -> None:
+    def test_tiles_fit_the_register_and_shared_memory_budget(self, dtype: str, architecture: int) -> None:
         square = (8192, 8192)
         arrays = [
             empty(dtype, square, (1, 8192)),
@@ -368,13 +370,13 @@ class TestCompiled:
         assert usage.stores == usage.loads == 0 and usage.registers <= REGISTERS, usage
         assert usage.shared == 2 * v.side * pitch(v.side, arrays[0].itemsize) * arrays[0].itemsize
 
-    def test_as_many_squares_as_shared_memory_holds(self) -> None:
+    def test_fourteen_inputs_use_as_many_tiles_as_fit(self) -> None:
         arrays = [empty("float32", (8192, 8192), (1, 8192))] * 14
         _, usage, v = self.loaded(90, added, arrays)
         assert len(v.turned) == 11 and usage.shared <= 48 << 10 and usage.stores == 0
 
     @pytest.mark.parametrize(("dtype", "count"), [("float32", 4), ("float16", 16)])
-    def test_the_loads_of_a_square_are_under_way_together(self, dtype: str, count: int) -> None:
+    def test_loads_of_a_tile_are_issued_together(self, dtype: str, count: int) -> None:
         unit, _, v = self.loaded(90, lambda x: x + x, [empty(dtype, (8192, 8192), (1, 8192))])
         text = compiler.compile_source(prelude() + unit.source(v), "compute_90")[0].decode()
         before, _, after = text.partition("st.shared")

@@ -73,7 +73,7 @@ class TestNumbers:
             np.testing.assert_allclose(out.numpy(), wanted(), rtol=2e-6, atol=1e-7)
         assert BACKEND.name in str(compiled.explain(*tensors(device)))
 
-    def test_a_training_step_is_that_of_the_cpu(self, gpu: Any) -> None:
+    def test_training_step_matches_the_cpu(self, gpu: Any) -> None:
         def losses(device: str) -> list[float]:
             net = M.Sequential(M.Conv2d(1, 4, 3, padding=1), M.BatchNorm2d(4), M.ReLU(), M.MaxPool2d(2))
             head = M.Linear(4 * 16, 5)
@@ -135,7 +135,7 @@ class TestChains:
         for found, want in zip(compiled(tensor), wanted_of_both(array), strict=True):
             np.testing.assert_allclose(found.numpy(), want, rtol=2e-5, atol=1e-7)
 
-    def test_calls_of_many_layouts(self, gpu: Any, compiled: Any) -> None:
+    def test_chain_is_correct_for_many_layouts(self, gpu: Any, compiled: Any) -> None:
         function, made = compiled
         x = np.random.default_rng(4).normal(size=(24, 36)).astype(np.float32)
         turned = gpu.asarray(np.ascontiguousarray(x.T)).T
@@ -145,13 +145,13 @@ class TestChains:
             self.check(function, x, data)
         assert len(made) == 1 and made[0].__self__.__class__.__name__ == "Chain"
 
-    def test_few_long_rows_have_scratch_memory_of_the_call(self, gpu: Any, compiled: Any) -> None:
+    def test_few_long_rows_use_scratch_memory_per_call(self, gpu: Any, compiled: Any) -> None:
         function, _ = compiled
         x = np.random.default_rng(4).normal(size=(2, 70_000)).astype(np.float32)
         for _ in range(3):
             self.check(function, x, gpu.asarray(x))
 
-    def test_threads_share_no_parameters(self, gpu: Any, compiled: Any) -> None:
+    def test_concurrent_threads_do_not_share_parameters(self, gpu: Any, compiled: Any) -> None:
         function, _ = compiled
         arrays = [np.random.default_rng(k).normal(size=(24, 36)).astype(np.float32) for k in range(8)]
         self.check(function, arrays[0], gpu.asarray(arrays[0]))
@@ -161,7 +161,7 @@ class TestChains:
 
 @needs_compiler
 class TestUpdates:
-    def test_a_transposed_parameter_is_not_written_in_place(self, gpu: Any) -> None:
+    def test_transposed_parameter_is_not_written_in_place(self, gpu: Any) -> None:
         """Its elements lie at the places of others of the new value, which is row-major."""
         start = np.random.default_rng(7).normal(size=(96, 96)).astype(np.float32)
         weight = Tensor(np.zeros_like(start), device="gpu0")
@@ -183,12 +183,12 @@ class TestUpdates:
 
 @needs_compiler
 class TestRefusals:
-    def test_tensors_of_two_devices(self, gpu: Any) -> None:
+    def test_tensors_of_two_devices_raise(self, gpu: Any) -> None:
         x, w, b = tensors("gpu0")
         with pytest.raises(DeviceMismatchError, match=r"gpu0:0 and gpu1:0.*\.to"):
             trace(layer)(x, w.to("gpu1"), b)
 
-    def test_another_gpu_is_another_call(self, gpu: Any) -> None:
+    def test_call_on_another_gpu_works_or_names_the_device(self, gpu: Any) -> None:
         compiled = trace(layer)
         for device in ("gpu0", "gpu1", "gpu0"):
             try:
@@ -198,7 +198,7 @@ class TestRefusals:
                 continue
             np.testing.assert_allclose(out.numpy(), wanted(), rtol=2e-6, atol=1e-7)
 
-    def test_no_memory_leaves_the_trace_usable(self, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_out_of_memory_leaves_the_trace_usable(self, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         compiled = trace(layer)
         arguments = tensors("gpu0")
         for _ in range(2):
@@ -237,7 +237,7 @@ def run(folder: Path, script: str, devices: int = 1, **variables: str) -> Any:
 
 @pytest.mark.skipif(NO_STUB is not None, reason=str(NO_STUB))
 class TestLaunches:
-    def test_addresses_and_the_current_stream(self, stub_folder: Path) -> None:
+    def test_launches_use_the_right_addresses_and_stream(self, stub_folder: Path) -> None:
         script = """
 @trace
 def f(x, w, b):
@@ -261,7 +261,7 @@ print(json.dumps({
         found = run(stub_folder, script)
         assert found == {"reads": True, "bias": True, "writes": True, "streams": True, "device": "gpu0:0"}
 
-    def test_a_second_gpu(self, stub_folder: Path) -> None:
+    def test_launches_on_a_second_gpu(self, stub_folder: Path) -> None:
         script = """
 f = trace(lambda x: F.exp(x) * 2 + 1)
 x = Tensor(np.ones((60, 1000), np.float32), device="gpu1")

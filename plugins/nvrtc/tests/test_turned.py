@@ -49,20 +49,22 @@ class TestRows(Variants):
         ],
         ids=["even", "odd", "a warp is part of a team", "the longest that stay", "long"],
     )
-    def test_numbers(self, shape: tuple[int, int], holds: Any, function: Any) -> None:
+    def test_transposed_row_reductions_match_numpy(
+        self, shape: tuple[int, int], holds: Any, function: Any
+    ) -> None:
         x = np.asfortranarray(rows_of("plain", shape))
         (found,), variant = self.run(lambda x: function(x, (1,)), BENCH.device(4), x)
         assert variant.kind is Kind.ROWS and variant.turned == (0,) and holds(variant), variant
         check(function, x, (1,), found)
 
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "int64", "float64"])
-    def test_other_elements(self, dtype: str) -> None:
+    def test_transposed_rows_of_other_dtypes(self, dtype: str) -> None:
         x = (np.arange(90 * 140).reshape(70, 180) % 11).astype(dtype).T
         (found,), variant = self.run(lambda x: x - reduce_max(x, axis=(1,)), BENCH.device(4), x)
         assert variant.turned == (0,) and variant.across * x.itemsize >= 32
         np.testing.assert_array_equal(found, x - x.max(1, keepdims=True))
 
-    def test_several_inputs_and_loops(self) -> None:
+    def test_several_transposed_inputs_and_reduced_axes(self) -> None:
         """Of four axes, of which two are folded; a row and a column beside what is turned."""
         random = np.random.default_rng(0)
         shape = (3, 40, 5, 33)
@@ -85,7 +87,7 @@ class TestRows(Variants):
             np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
 
     @pytest.mark.parametrize("most", [512, 128, 32])
-    def test_blocks_of_few_threads_turn_nothing(self, most: int) -> None:
+    def test_blocks_of_too_few_threads_do_not_transpose(self, most: int) -> None:
         x = np.asfortranarray(rows_of("plain", (33, 2000)))
         (found,), variant = self.run(lambda x: softmax(x), limited(BENCH.device(4), most), x)
         assert variant.threads <= most and bool(variant.turned) is (most == 512)
@@ -94,12 +96,14 @@ class TestRows(Variants):
     @pytest.mark.parametrize(
         ("shape", "multiprocessors"), [((31, 500), 1), ((64, 500), 9)], ids=["few rows", "few blocks"]
     )
-    def test_where_it_is_not_worth_it(self, shape: tuple[int, int], multiprocessors: int) -> None:
+    def test_rows_are_not_transposed_where_it_does_not_pay(
+        self, shape: tuple[int, int], multiprocessors: int
+    ) -> None:
         x = np.asfortranarray(rows_of("plain", shape))
         _, variant = self.run(lambda x: softmax(x), BENCH.device(multiprocessors), x)
         assert not variant.turned
 
-    def test_an_array_that_is_most_of_the_work_keeps_its_rows(self) -> None:
+    def test_larger_array_keeps_its_row_order(self) -> None:
         """A table that lies across, and is read again for each matrix of a stack."""
         x = np.random.default_rng(0).normal(size=(20, 40, 100)).astype(np.float32)
         table = np.ones((1, 100, 40), np.float32).transpose(0, 2, 1)
@@ -108,7 +112,9 @@ class TestRows(Variants):
 
     @pytest.mark.parametrize("itemsize", [1, 2, 4])
     @pytest.mark.parametrize(("team", "across"), [(32, 8), (64, 8), (128, 8), (16, 16), (8, 32)])
-    def test_what_a_warp_hands_over_lies_in_all_banks(self, team: int, across: int, itemsize: int) -> None:
+    def test_transposed_elements_are_spread_over_all_banks(
+        self, team: int, across: int, itemsize: int
+    ) -> None:
         pitch, threads = row_pitch(team, across, itemsize), np.arange(32)
         words = (threads % across * pitch + threads // across) * itemsize // 4
         in_bank = [len(set(words[words % 32 == bank])) for bank in range(32)]
@@ -144,7 +150,7 @@ class TestMutations(mutations.Mutations):
     tables: ClassVar = {"program": programs, "mutation": MUTATIONS}
     after = GENERATED
 
-    def test_each_mutation_has_a_kernel_that_it_changes(self) -> None:
+    def test_each_mutation_changes_some_kernel(self) -> None:
         """A pattern that stands nowhere would catch nothing."""
         texts = [text for program in self.programs for text in self.texts(program)]
         for name, (pattern, _) in self.mutations.items():
@@ -185,7 +191,7 @@ assert any("turning" in text for text in device.sources)
 
 class TestFenced:
     @pytest.mark.parametrize("mask", MASKS)
-    def test_nothing_is_read_past_the_end_of_an_array(self, mask: str) -> None:
+    def test_no_read_past_the_end_of_an_array(self, mask: str) -> None:
         command = [sys.executable, "-c", FENCED, str(Path(__file__).parent), mask]
         done = subprocess.run(command, capture_output=True, timeout=100)
         assert done.returncode == (-signal.SIGSEGV if mask else 0), done.stderr.decode()
@@ -196,7 +202,9 @@ class TestCompiled:
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
     @pytest.mark.parametrize(("length", "architecture"), [(200, 80), (1024, 90), (2048, 80), (8192, 100)])
     @pytest.mark.parametrize("function", [softmax, normalise], ids=lambda f: f.__name__)
-    def test_nothing_spills(self, function: Any, length: int, architecture: int, dtype: str) -> None:
+    def test_transposed_rows_do_not_spill_registers(
+        self, function: Any, length: int, architecture: int, dtype: str
+    ) -> None:
         device, x = on_paper(architecture), like(dtype, (8192, length))
         unit = unit_of(BENCH, device, BENCH.traced(function, x))
         found = steps(unit.frame, [x.shape] * 2, [(x.itemsize, 8192 * x.itemsize)])

@@ -47,7 +47,7 @@ class TestLayouts(variants.Layouts):
 
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
     @pytest.mark.parametrize("shape", [(13, 5, 49), (4, 7, 7, 9), (2, 3, 1)], ids=str)
-    def test_lanes_past_the_end_of_a_loop(self, shape: tuple[int, ...], dtype: str) -> None:
+    def test_lanes_may_run_past_the_end_of_a_loop(self, shape: tuple[int, ...], dtype: str) -> None:
         """Beside what lies as the domain does, a number for each channel and one for each place."""
         x = np.arange(np.prod(shape)).reshape(shape).astype(dtype) % 31
         channel = np.arange(shape[1]).reshape(-1, *[1] * (len(shape) - 2)).astype(dtype)
@@ -59,7 +59,7 @@ class TestLayouts(variants.Layouts):
         np.testing.assert_array_equal(found, x * channel)
         np.testing.assert_array_equal(other, channel * 2)
 
-    def test_no_lanes_of_what_lies_otherwise(self) -> None:
+    def test_reversed_axis_disables_vector_lanes(self) -> None:
         x, channel = np.ones((13, 5, 49), np.float32), np.ones((5, 1), np.float32)
         _, variant = self.run(lambda x, c: x * c, BENCH.device(4), x[:, ::-1], channel)
         assert not variant.whole and variant.lanes == 1
@@ -81,13 +81,13 @@ class TestClusters(variants.Variants):
     @pytest.mark.parametrize("kind", ["plain", "outliers", "special"])
     @pytest.mark.parametrize(("length", "blocks"), [(20_004, 2), (65_536, 4), (100_004, 8)])
     @pytest.mark.parametrize("function", [softmax, normalise], ids=lambda f: f.__name__)
-    def test_rows(self, function: Any, length: int, blocks: int, kind: str) -> None:
+    def test_rows_split_over_a_cluster(self, function: Any, length: int, blocks: int, kind: str) -> None:
         x = rows_of(kind, (6, length))
         (found,), variant = self.run(lambda x: function(x, (1,)), self.device(), x)
         assert variant.stays and not variant.split and variant.cluster == blocks
         assert problem(found, judge(of(lambda x: function(x, (1,)), x), [x])[0]) is None
 
-    def test_folds_of_several_kinds_and_a_result_for_each_row(self) -> None:
+    def test_several_reductions_and_a_row_result_in_a_cluster(self) -> None:
         x = np.random.default_rng(0).normal(size=(3, 40_000)).astype(np.float32)
         (y, most), variant = self.run(
             lambda x: [x / reduce_sum(x * x, axis=(1,)) + reduce_max(x, axis=(1,)), reduce_max(x, axis=(1,))],
@@ -100,7 +100,9 @@ class TestClusters(variants.Variants):
         np.testing.assert_allclose(y, wide / (wide**2).sum(1, keepdims=True) + most, rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize(("rows", "capability"), [(1, (9, 0)), (6, (8, 0)), (6, (12, 0))])
-    def test_where_there_are_none(self, rows: int, capability: tuple[int, int]) -> None:
+    def test_clusters_are_not_used_for_few_rows_or_other_gpus(
+        self, rows: int, capability: tuple[int, int]
+    ) -> None:
         """Too few rows to keep a GPU busy, or another generation."""
         x = np.ones((rows, 40_000), np.float32)
         device = HostDevice(properties=Properties("host", capability, 12))
@@ -108,7 +110,7 @@ class TestClusters(variants.Variants):
         assert variant.cluster == 1 and not variant.stays
         np.testing.assert_allclose(found, 1 / 40_000, rtol=1e-6)
 
-    def test_a_device_without_the_registers(self) -> None:
+    def test_clusters_are_not_used_without_enough_registers(self) -> None:
         x = np.random.default_rng(0).normal(size=(6, 40_000)).astype(np.float32)
         device = variants.limited(self.device(), 256)
         (found,), variant = self.run(lambda x: softmax(x, (1,)), device, x)
@@ -128,7 +130,7 @@ class TestPlaces:
             assert (high + near) >> shift == near // length
 
     @pytest.mark.parametrize("numbers", [[], ["n0"], ["n0", "n1", "n2"]])
-    def test_a_struct_is_packed_as_c_lays_it_out(self, numbers: list[str]) -> None:
+    def test_parameters_are_packed_like_a_c_struct(self, numbers: list[str]) -> None:
         packing = Packing(2, [("int", n) for n in numbers])
         fields = [("x", ctypes.c_uint64), ("y", ctypes.c_uint64), *((n, ctypes.c_int) for n in numbers)]
         struct = type("Params", (ctypes.Structure,), {"_fields_": fields})

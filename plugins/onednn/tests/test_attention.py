@@ -85,7 +85,7 @@ def near(actual, wanted):
 @pytest.mark.parametrize("heads_inside", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_attention_and_its_gradient_are_the_formula(shape, causal, heads_inside):
+def test_attention_and_its_gradient_match_the_formula(shape, causal, heads_inside):
     q, k, v, g = operands(*shape, heads_inside)
     wanted = expected(q, k, v, g, causal)
     near(ATTENTION(q, k, v, causal=causal), wanted[0])
@@ -95,7 +95,7 @@ def test_attention_and_its_gradient_are_the_formula(shape, causal, heads_inside)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_rule_over_numpy_says_the_same(causal):
+def test_numpy_rule_matches_the_formula(causal):
     q, k, v, g = (a.astype(np.float64) for a in operands((2, 3), 9, 7, 4, 5))
     wanted = expected(q, k, v, g, causal)
     np.testing.assert_allclose(ATTENTION(q, k, v, causal=causal), wanted[0], rtol=1e-12)
@@ -104,7 +104,7 @@ def test_the_rule_over_numpy_says_the_same(causal):
         np.testing.assert_allclose(actual, want, rtol=1e-10, atol=1e-14)
 
 
-def test_operands_may_lie_as_they_like():
+def test_operands_of_any_layout_are_accepted():
     q, k, v, g = operands((2, 3), 9, 9, 4, 4)
     g = np.broadcast_to(np.float32(0.5), g.shape)
     q, k = np.asfortranarray(q), k[::-1]
@@ -116,7 +116,7 @@ def test_operands_may_lie_as_they_like():
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # of the formula
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_bad_key_is_seen_by_the_queries_that_see_it_and_no_other(bad):
+def test_non_finite_key_affects_only_queries_that_attend_to_it(bad):
     q, k, v, _ = operands((2, 3), 130, 130, 16, 16)
     k[0, 1, 100, 3] = bad
     out = ATTENTION(q, k, v, causal=True)
@@ -130,7 +130,7 @@ def test_large_scores_do_not_overflow():
     np.testing.assert_allclose(ATTENTION(q * 100, k, v, causal=True), wanted, rtol=1e-3, atol=1e-3)
 
 
-def test_calls_at_the_same_time_do_not_meet():
+def test_concurrent_calls_do_not_interfere():
     given = [operands((2, 3), 70, 70, 16, 16) for _ in range(4)]
     wanted = expected(*given[0], True)[0]
     with ThreadPoolExecutor(4) as pool:
@@ -150,7 +150,7 @@ def loss_and_gradients(arrays, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_users_get_it_where_it_is_served(dtype):
+def test_attention_uses_the_library_for_float32_only(dtype):
     arrays = operands((2, 3), 9, 9, 4, 4)
     q = arrays[0] * 0.5  # the scale: one over the root of the width
     o, dq, dk, dv = expected(q, *arrays[1:], True)
@@ -160,7 +160,7 @@ def test_users_get_it_where_it_is_served(dtype):
     assert core.is_served(*tensors, causal=True) == (dtype is np.float32)
 
 
-def test_the_second_derivative_is_that_of_the_formula():
+def test_second_derivative_matches_finite_differences():
     def slope(dtype, step=0.0):
         q, k, v, g = operands((2,), 5, 5, 4, 4)
         h = np.random.default_rng(1).standard_normal(q.shape)
@@ -179,7 +179,7 @@ def test_the_second_derivative_is_that_of_the_formula():
     assert math.isclose(slope(np.float32)[1], difference, rel_tol=1e-3)
 
 
-def test_a_module_gives_the_same_in_a_trace_and_for_other_lengths():
+def test_traced_attention_module_is_correct_for_other_lengths():
     model = M.MultiHeadAttention(16, 4)
     traced = trace(lambda x: model(x, is_causal=True))
     weights = [p.numpy() for p in model.parameters()]
@@ -191,7 +191,7 @@ def test_a_module_gives_the_same_in_a_trace_and_for_other_lengths():
         near(traced(Tensor(x)).numpy(), whole)
 
 
-def test_empty_operands_give_what_the_formula_gives():
+def test_empty_batch_gives_an_empty_result():
     q, k, v = (Tensor(np.ones((0, 3, 4), np.float32)) for _ in range(3))
     assert F.scaled_dot_product_attention(q, k, v, is_causal=True).shape == (0, 3, 4)
 
@@ -202,7 +202,7 @@ SPIN = "import os, mgb_onednn; mgb_onednn.library.probe(); print(os.environ.get(
 
 
 @pytest.mark.parametrize("given", [{}, {"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "active"}])
-def test_idle_threads_sleep_soon_unless_the_user_says_otherwise(given):
+def test_idle_threads_sleep_soon_unless_the_environment_overrides_it(given):
     kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     environment = {**kept, **given, "OMP_DISPLAY_ENV": "VERBOSE"}
     run = subprocess.run([sys.executable, "-c", SPIN], env=environment, capture_output=True, text=True)

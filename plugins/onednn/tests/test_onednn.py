@@ -97,7 +97,7 @@ def near(actual, expected):
 
 
 @pytest.mark.parametrize("case", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
-def test_a_convolution_and_its_gradients_are_the_direct_sums(case):
+def test_convolution_and_its_gradients_match_direct_sums(case):
     n, c, size, outputs, kernel, stride, padding, dilation, groups = case
     window = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     x, w = random(n, c, *size), random(outputs, c // groups, *kernel)
@@ -109,7 +109,7 @@ def test_a_convolution_and_its_gradients_are_the_direct_sums(case):
     near(rule_of(contract.conv2d_grad_weight)(g, x, kernel=kernel, **window), dw)
 
 
-def test_the_usual_convolutions_are_taken():
+def test_common_float32_convolutions_use_the_library():
     x, w = random(2, 16, 9, 9), random(16, 16, 3, 3)
     window = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     assert is_taken(contract.conv2d, x, w, **window)
@@ -118,7 +118,7 @@ def test_the_usual_convolutions_are_taken():
     assert not is_taken(contract.conv2d, x.astype(np.float64), w.astype(np.float64), **window)
 
 
-def test_operands_may_lie_as_they_like():
+def test_operands_of_any_layout_are_accepted():
     window = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     x, w = random(9, 8, 16, 2).transpose(3, 2, 0, 1), random(16, 16, 3, 3)[::-1]
     g = np.broadcast_to(np.float32(0.5), (2, 16, 9, 8))
@@ -137,7 +137,7 @@ def rounded_once(actual, expected, step):
 
 
 @pytest.mark.parametrize("dtype, step", [("float16", 2.0**-10), ("bfloat16", 2.0**-7)])
-def test_16_bits_are_summed_in_32(dtype, step):
+def test_16_bit_floats_are_accumulated_in_float32(dtype, step):
     window = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     x, w, g, a, b = (
         Tensor(random(*shape)).astype(dtype)
@@ -166,7 +166,7 @@ PRODUCTS = {
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("shapes", PRODUCTS.values(), ids=PRODUCTS)
-def test_matmul_is_the_product_in_float64(shapes, transpose_a, transpose_b):
+def test_matmul_matches_the_float64_product(shapes, transpose_a, transpose_b):
     a, b = (random(*shape) for shape in shapes)
     expected = a.astype(np.float64) @ b.astype(np.float64)
     a = np.ascontiguousarray(a.swapaxes(-1, -2)) if transpose_a else a
@@ -178,7 +178,7 @@ def test_matmul_is_the_product_in_float64(shapes, transpose_a, transpose_b):
 @pytest.mark.parametrize(
     "shapes", [((1, 999), (999, 700)), ((700, 999), (999, 1)), ((1, 1 << 19), (1 << 19, 1))]
 )
-def test_products_with_a_vector_are_for_blas(shapes, turn):
+def test_matrix_vector_products_are_left_to_blas(shapes, turn):
     a, b = (random(*shape) for shape in shapes)
     a, b = (np.asfortranarray(a), np.asfortranarray(b)) if turn else (a, b)
     rule = rule_of(contract.matmul)
@@ -187,7 +187,7 @@ def test_products_with_a_vector_are_for_blas(shapes, turn):
     assert library.implement("matmul", layouts, Spec((a.shape[0], b.shape[1]), a.dtype), {}) is None
 
 
-def test_an_outer_product_and_thin_stacks_are_for_the_library():
+def test_outer_products_and_thin_stacks_use_the_library():
     column, row, many = random(800, 1), random(1, 800), random(6, 64, 800)
     for a, b in ((column, row), (many, random(6, 800, 2))):
         layouts = [Layout(x.shape, x.strides, x.dtype) for x in (a, b)]
@@ -196,7 +196,7 @@ def test_an_outer_product_and_thin_stacks_are_for_the_library():
         near(rule_of(contract.matmul)(a, b), a.astype(np.float64) @ b.astype(np.float64))
 
 
-def test_matmul_reads_heads_where_they_lie():
+def test_matmul_takes_transposed_attention_heads():
     """As attention makes them: (batch, time, heads, width), seen as (batch, heads, time, width)."""
     q, k = (random(2, 64, 4, 32).transpose(0, 2, 1, 3) for _ in range(2))
     assert is_taken(contract.matmul, q, k, transpose_b=True)
@@ -206,7 +206,7 @@ def test_matmul_reads_heads_where_they_lie():
 
 
 @pytest.mark.parametrize("transpose_a", [False, True])
-def test_heads_that_are_multiplied_lie_as_they_did(transpose_a):
+def test_matmul_preserves_the_layout_of_heads(transpose_a):
     """Then to put heads side by side is a view. Broadcasts and mirrors are as right."""
     p, v = random(2, 4, 64, 64), random(2, 64, 4, 32).transpose(0, 2, 1, 3)
     left = (p.swapaxes(-1, -2) if transpose_a else p).astype(np.float64)
@@ -275,7 +275,7 @@ def test_average_pooling_and_its_gradient(case, count_padding):
 
 
 @pytest.mark.parametrize("special", [np.nan, -np.inf, np.inf])
-def test_maximum_pooling_of_what_is_not_finite_is_that_of_numpy(special):
+def test_max_pooling_of_non_finite_values_matches_numpy(special):
     """The library passes NaN over, and finds -3.4e38 in a window of -inf."""
     window = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)}
     x = random(2, 3, 8, 8)
@@ -287,7 +287,7 @@ def test_maximum_pooling_of_what_is_not_finite_is_that_of_numpy(special):
     np.testing.assert_array_equal(dx[:, :, :2, :2], np.broadcast_to([[1, 0], [0, 0]], (2, 3, 2, 2)))
 
 
-def test_minus_infinity_beside_a_number_is_no_maximum():
+def test_max_pooling_ignores_minus_infinity_next_to_a_number():
     window = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)}
     x = random(2, 3, 8, 8)
     x[:, :, ::2, ::2] = x[:, :, 1::2, 1::2] = -np.inf
@@ -299,7 +299,7 @@ def test_minus_infinity_beside_a_number_is_no_maximum():
     np.testing.assert_array_equal(dx, np.where(where, g.repeat(2, 2).repeat(2, 3), 0))
 
 
-def test_threads_call_at_once_and_each_gets_its_own_result():
+def test_concurrent_threads_get_their_own_results():
     window = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     w, rule = random(16, 16, 3, 3), rule_of(contract.conv2d)
     images = [random(2, 16, 12, 12) * k for k in range(1, 33)]
@@ -309,7 +309,7 @@ def test_threads_call_at_once_and_each_gets_its_own_result():
             np.testing.assert_array_equal(got, one)
 
 
-def test_what_is_forgotten_is_freed_while_others_work():
+def test_calls_still_work_after_forget_clears_the_primitives():
     window = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     w, rule = random(8, 8, 3, 3), rule_of(contract.conv2d)
     for size in range(4, 40):
@@ -323,7 +323,7 @@ def test_what_is_forgotten_is_freed_while_others_work():
     )
 
 
-def test_the_callers_number_of_openmp_threads_stays():
+def test_callers_openmp_thread_count_is_preserved():
     from mgb_onednn.native import native
 
     with native().threads(3):
@@ -331,7 +331,7 @@ def test_the_callers_number_of_openmp_threads_stays():
         assert native().get_threads() == 3
 
 
-def test_the_switch_leaves_numpy_alone(monkeypatch):
+def test_op_libraries_none_uses_numpy(monkeypatch):
     monkeypatch.setenv("MGB_OP_LIBRARIES", "none")
     libraries.forget()
     line = next(line for line in libraries.status() if line.name == "onednn")

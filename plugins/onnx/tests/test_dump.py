@@ -27,7 +27,7 @@ from onnx_runtime import run_model
 # names and what is returned
 
 
-def test_it_returns_counts_and_names(tmp_path: Path) -> None:
+def test_dump_returns_counts_and_names(tmp_path: Path) -> None:
     file = tmp_path / "add.onnx"
     info = traced(add, A, B).dump(file)
     assert (info.nr_opr, info.inputs, info.outputs, info.params) == (3, ["arg_0", "arg_1"], ["ADD"], [])
@@ -37,7 +37,7 @@ def test_it_returns_counts_and_names(tmp_path: Path) -> None:
     assert traced(F.sub, A, B).dump(io.BytesIO()).content_hash != info.content_hash
 
 
-def test_names_are_taken_in_order(tmp_path: Path) -> None:
+def test_names_are_assigned_in_order(tmp_path: Path) -> None:
     file = str(tmp_path / "f.onnx")
     made = traced(lambda a, b, *, scale, flag: [a + b, (a + b) * scale, a + a], A, B, scale=B, flag=True)
     info = made.dump(file, arg_names=["left", None], output_names=None)
@@ -48,12 +48,12 @@ def test_names_are_taken_in_order(tmp_path: Path) -> None:
     assert metadata(file)["structure"] == "list"
 
 
-def test_one_name_may_be_a_string() -> None:
+def test_single_name_may_be_a_string() -> None:
     info = traced(F.exp, A).dump(io.BytesIO(), arg_names="x", output_names="y")
     assert (info.inputs, info.outputs) == (["x"], ["y"])
 
 
-def test_outputs_of_a_dict_are_called_by_its_sorted_keys(tmp_path: Path) -> None:
+def test_dict_outputs_are_named_by_sorted_keys(tmp_path: Path) -> None:
     file = str(tmp_path / "f.onnx")
     made = traced(lambda a: {"z": a + 1, "b": a * 2}, A)
     assert made.dump(file).outputs == ["b", "z"]
@@ -62,7 +62,7 @@ def test_outputs_of_a_dict_are_called_by_its_sorted_keys(tmp_path: Path) -> None
         made.dump(file, output_names=["p", "q"])
 
 
-def test_an_argument_that_nothing_reads_stays_an_input() -> None:
+def test_unused_argument_stays_an_input() -> None:
     assert traced(lambda a, b: a * 2, A, B).dump(io.BytesIO()).inputs == ["arg_0", "arg_1"]
 
 
@@ -76,12 +76,12 @@ def test_an_argument_that_nothing_reads_stays_an_input() -> None:
         ({"arg_names": ["a", 3]}, "3 is not a name"),
     ],
 )
-def test_wrong_names_are_refused(names: dict[str, Any], message: str) -> None:
+def test_wrong_names_are_rejected(names: dict[str, Any], message: str) -> None:
     with pytest.raises(DumpNameError, match=message):
         traced(add, A, B).dump(io.BytesIO(), **names)
 
 
-def test_levels_of_names(tmp_path: Path) -> None:
+def test_keep_name_options_control_stored_names(tmp_path: Path) -> None:
     file = str(tmp_path / "f.onnx")
     net = M.Linear(3, 4)
     made = traced(lambda x: F.exp(net(x)), A)
@@ -101,7 +101,7 @@ def test_levels_of_names(tmp_path: Path) -> None:
 # metadata
 
 
-def test_user_info_and_structure_stand_in_the_metadata(tmp_path: Path) -> None:
+def test_metadata_contains_user_info_and_structure(tmp_path: Path) -> None:
     file = str(tmp_path / "f.onnx")
     info = {"classes": ["cat", "dog"], "mean": 0.5, "none": None}
     traced(add, A, B).dump(file, user_info=info)
@@ -111,13 +111,13 @@ def test_user_info_and_structure_stand_in_the_metadata(tmp_path: Path) -> None:
     assert not onnx.load(file).metadata_props
 
 
-def test_user_info_is_json_only() -> None:
+def test_user_info_rejects_non_json_values() -> None:
     for bad in (object(), {"x": {1, 2}}, float("nan")):
         with pytest.raises(DumpOptionError, match="user_info is written as JSON"):
             traced(add, A, B).dump(io.BytesIO(), user_info=bad)
 
 
-def test_strip_info_is_written_and_joined(tmp_path: Path) -> None:
+def test_strip_info_is_written_and_merged(tmp_path: Path) -> None:
     file = tmp_path / "strip.json"
     traced(add, A, B).dump(io.BytesIO(), strip_info_file=file)
     assert json.loads(file.read_text()) == {"oprs": ["add"], "dtypes": ["float32"]}
@@ -128,14 +128,14 @@ def test_strip_info_is_written_and_joined(tmp_path: Path) -> None:
         traced(F.exp, A).dump(io.BytesIO(), strip_info_file=file, append_json=True)
 
 
-def test_options_that_are_off_are_taken() -> None:
+def test_disabled_options_are_accepted() -> None:
     traced(add, A, B).dump(io.BytesIO(), enable_nchw44=False, dump_format="ONNX", resize_input=False)
 
 
 # files
 
 
-def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_dump_leaves_the_old_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "f.onnx"
     file.write_bytes(b"old")
     with pytest.raises(DumpOptionError):
@@ -146,14 +146,14 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
 
 
-def test_a_file_object_gets_the_same_bytes(tmp_path: Path) -> None:
+def test_file_object_gets_the_same_bytes(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     traced(add, A, B).dump(buffer)
     traced(add, A, B).dump(tmp_path / "f.onnx")
     assert buffer.getvalue() == (tmp_path / "f.onnx").read_bytes()
 
 
-def test_append_puts_graphs_side_by_side(tmp_path: Path) -> None:
+def test_append_adds_a_second_graph_to_the_file(tmp_path: Path) -> None:
     file = str(tmp_path / "f.onnx")
     traced(lambda a: F.log1p(F.abs(a)), A).dump(file, arg_names="a", output_names="p")
     traced(lambda a: F.log1p(F.exp(a) + 1), A).dump(file, arg_names="b", output_names="q", append=True)
@@ -177,7 +177,7 @@ def test_append_puts_graphs_side_by_side(tmp_path: Path) -> None:
 # what was recorded
 
 
-def test_methods_record_only_and_without_host_are_dumped() -> None:
+def test_methods_record_only_and_without_host_traces_are_dumped() -> None:
     class Scaler:
         def __init__(self) -> None:
             self.by = mgb.tensor([2.0, 3.0, 4.0])
@@ -199,7 +199,7 @@ def test_methods_record_only_and_without_host_are_dumped() -> None:
         assert made.dump(io.BytesIO()).nr_opr == 3
 
 
-def test_the_level_of_simplification_is_that_of_the_trace() -> None:
+def test_dump_uses_the_opt_level_of_the_trace() -> None:
     """``log(exp a / exp b)`` keeps its three words at level 0."""
 
     def body(a: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ def test_the_level_of_simplification_is_that_of_the_trace() -> None:
     assert counts[1] < counts[0]
 
 
-def test_names_that_stand_for_two_values_are_refused(tmp_path: Path) -> None:
+def test_duplicate_names_are_rejected(tmp_path: Path) -> None:
     path, x = tmp_path / "model.onnx", Tensor(np.arange(3, dtype="float32"))
 
     factor = Tensor([2.0, 3.0, 4.0])

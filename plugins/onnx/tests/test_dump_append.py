@@ -64,7 +64,7 @@ def works(file: Path, a: Any = A, b: Any = B) -> dict[str, Any]:
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("second", [True, False])
-def test_the_results_of_both_are_a_tuple(first: bool, second: bool, tmp_path: Path) -> None:
+def test_results_of_joined_models_are_a_tuple(first: bool, second: bool, tmp_path: Path) -> None:
     """Also when the metadata of one half were left out, or the file is not ours."""
     file = tmp_path / "f.onnx"
     dump(file, "a", enable_metadata=first)
@@ -80,7 +80,7 @@ def test_the_results_of_both_are_a_tuple(first: bool, second: bool, tmp_path: Pa
 @pytest.mark.parametrize(
     "body", [lambda x: {"p": x + 1, "q": x * 2}, lambda x: [x + 1, x * 2]], ids=["dict", "list"]
 )
-def test_containers_become_a_tuple(body: Any, tmp_path: Path) -> None:
+def test_containers_become_a_tuple_when_joined(body: Any, tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     made = trace(body, capture_as_const=True)
     made(mgb.tensor(A))
@@ -93,7 +93,7 @@ def test_containers_become_a_tuple(body: Any, tmp_path: Path) -> None:
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
 
 
-def test_a_listed_constant_is_no_input(tmp_path: Path) -> None:
+def test_initializer_listed_as_input_is_not_an_input(tmp_path: Path) -> None:
     """Older files list their initializers as inputs."""
     file = tmp_path / "f.onnx"
     made = trace(lambda a: a + mgb.tensor(B), capture_as_const=True)
@@ -118,7 +118,7 @@ def test_a_listed_constant_is_no_input(tmp_path: Path) -> None:
         ('{"version": 99}', ModelVersionError, "newer mgb"),
     ],
 )
-def test_damaged_metadata_are_named_and_the_file_stays(
+def test_corrupt_metadata_is_reported_and_the_file_is_unchanged(
     text: str, error: type[Exception], words: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "f.onnx"
@@ -130,7 +130,7 @@ def test_damaged_metadata_are_named_and_the_file_stays(
     assert file.read_bytes() == before
 
 
-def test_information_of_the_user(tmp_path: Path) -> None:
+def test_user_info_of_both_models_is_merged_or_rejected(tmp_path: Path) -> None:
     for first, second, joined in ((None, {"n": 1}, {"n": 1}), ([2], None, [2]), ("x", "x", "x")):
         file = tmp_path / f"{joined}.onnx"
         dump(file, "a", user_info=first)
@@ -160,7 +160,7 @@ def test_functions_of_other_domains_keep_their_opset(tmp_path: Path) -> None:
     works(file)
 
 
-def test_another_function_of_one_name_is_refused(tmp_path: Path) -> None:
+def test_different_function_of_the_same_name_is_rejected(tmp_path: Path) -> None:
     """It would be called in the place of ours."""
     file = tmp_path / "f.onnx"
     dump(file, "a", lambda x: F.log1p(F.abs(x)))
@@ -179,7 +179,7 @@ def test_another_function_of_one_name_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe nothing", b"\x08\x0a"])
-def test_what_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_append_to_a_non_onnx_file_is_rejected(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     file.write_bytes(content)
     with pytest.raises(ModelFileError, match="is no ONNX file"):
@@ -190,9 +190,7 @@ def test_what_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
 # test cases
 
 
-def test_cases_of_both_are_cases_of_the_joined_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cases_of_both_models_are_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "f.onnx"
     dump(file, "a", input_data=[{"a": A}, {"a": B}, {"a": A + B}])
     dump(file, "b", F.neg, input_data=[{"b": B}, {"b": A}])
@@ -208,7 +206,7 @@ def test_cases_of_both_are_cases_of_the_joined_model(
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_cases_of_one_half_are_dropped_with_a_word(first: bool, tmp_path: Path) -> None:
+def test_cases_of_one_model_only_are_dropped_with_a_warning(first: bool, tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     dump(file, "a", input_data=[{"a": A}] if first else None)
     with pytest.warns(DumpWarning, match="are left out: give input_data in both") as told:
@@ -218,7 +216,7 @@ def test_cases_of_one_half_are_dropped_with_a_word(first: bool, tmp_path: Path) 
     works(file)
 
 
-def test_cases_stay_where_the_other_half_takes_nothing(tmp_path: Path) -> None:
+def test_cases_are_preserved_if_the_other_model_has_no_inputs(tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     made = trace(lambda: F.exp(mgb.tensor(A)), capture_as_const=True)
     made()
@@ -229,7 +227,7 @@ def test_cases_stay_where_the_other_half_takes_nothing(tmp_path: Path) -> None:
     assert main(["run", str(file), "--check", "--backend", "EAGER"]) == 0
 
 
-def test_cases_that_are_compared_in_other_ways_are_refused(tmp_path: Path) -> None:
+def test_cases_with_different_tolerances_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     dump(file, "a", input_data=[{"a": A}], maxerr=1e-3)
     before = file.read_bytes()
@@ -238,7 +236,7 @@ def test_cases_that_are_compared_in_other_ways_are_refused(tmp_path: Path) -> No
     assert file.read_bytes() == before
 
 
-def test_damaged_cases_are_named_and_the_file_stays(tmp_path: Path) -> None:
+def test_corrupt_cases_are_reported_and_the_file_is_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     dump(file, "a", input_data=[{"a": A}])
     set_metadata(file, CASES, "AAAA")

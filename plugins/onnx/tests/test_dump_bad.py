@@ -25,7 +25,7 @@ from mgb.tensor import Tensor
 # what is refused
 
 
-def test_a_trace_that_captures_nothing_is_refused() -> None:
+def test_trace_without_capture_as_const_is_rejected() -> None:
     plain = trace(add)
     plain(A, B)
     with pytest.raises(
@@ -36,12 +36,12 @@ def test_a_trace_that_captures_nothing_is_refused() -> None:
         trace(add, capture_as_const=True).dump(io.BytesIO())
 
 
-def test_a_function_without_results_is_refused() -> None:
+def test_function_without_results_is_rejected() -> None:
     with pytest.raises(DumpStateError, match="without return values cannot be dumped"):
         traced(lambda a: None, A).dump(io.BytesIO())
 
 
-def test_outputs_are_tensors_in_a_flat_container() -> None:
+def test_outputs_other_than_flat_tensor_containers_are_rejected() -> None:
     with pytest.raises(DumpOutputError, match="Unsupport outputs type"):
         traced(lambda a: [a + 1, [a + 2]], A).dump(io.BytesIO())
     with pytest.raises(DumpOutputError, match="give strings"):
@@ -52,7 +52,7 @@ def test_outputs_are_tensors_in_a_flat_container() -> None:
         traced(lambda a: 3, A).dump(io.BytesIO())
 
 
-def test_batch_norm_in_training_mode_is_refused() -> None:
+def test_batch_norm_in_training_mode_is_rejected() -> None:
     net = M.BatchNorm2d(3)
     made = trace(lambda x: net(x), capture_as_const=True, record_only=True)
     made(numbers(2, 3, 4, 4))
@@ -66,7 +66,7 @@ def test_batch_norm_in_training_mode_is_refused() -> None:
         traced(lambda x, net=always_the_same: net(x), numbers(2, 3, 4, 4)).dump(io.BytesIO())
 
 
-def test_a_training_step_is_refused() -> None:
+def test_training_step_is_rejected() -> None:
     net = M.Linear(3, 1)
     gm = mgb.autodiff.GradManager().attach(net.parameters())
     optimizer = SGD(net.parameters(), lr=0.1)
@@ -82,13 +82,13 @@ def test_a_training_step_is_refused() -> None:
         traced(step, A).dump(io.BytesIO())
 
 
-def test_random_numbers_are_refused() -> None:
+def test_random_numbers_are_rejected() -> None:
     """A file would give the same ones at every call."""
     with pytest.raises(DumpTrainingError, match="draws random numbers"):
         traced(lambda a: F.dropout(a, 0.5, training=True), A).dump(io.BytesIO())
 
 
-def test_a_body_that_looks_at_values_is_refused() -> None:
+def test_body_that_reads_tensor_values_is_rejected() -> None:
     def body(a: Tensor) -> Tensor:
         return a * float(F.sum(a).numpy())
 
@@ -130,7 +130,7 @@ def test_a_body_that_looks_at_values_is_refused() -> None:
         ({"user_info": float("inf")}, "user_info is written as JSON"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DumpOptionError, match=message):
         traced(add, A, B).dump(io.BytesIO(), **options)
 
@@ -138,12 +138,12 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message:
 @pytest.mark.parametrize(
     "file", [5, None, "", b"f.onnx", "a\0b", "/", io.StringIO()], ids=lambda file: type(file).__name__
 )
-def test_what_is_no_file_is_refused(file: Any) -> None:
+def test_invalid_file_argument_is_rejected(file: Any) -> None:
     with pytest.raises(DumpOptionError, match="give a path, or a binary file open for writing"):
         traced(add, A, B).dump(file)
 
 
-def test_information_nested_too_deeply_is_refused() -> None:
+def test_deeply_nested_user_info_is_rejected() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -151,7 +151,7 @@ def test_information_nested_too_deeply_is_refused() -> None:
         traced(add, A, B).dump(io.BytesIO(), user_info=deep)
 
 
-def test_what_is_refused_changes_neither_file(tmp_path: Path) -> None:
+def test_rejected_dump_changes_neither_file(tmp_path: Path) -> None:
     for name in ("f.onnx", "info.json"):
         (tmp_path / name).write_text("old")
     with pytest.raises(DumpOptionError):

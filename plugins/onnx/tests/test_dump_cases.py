@@ -46,7 +46,7 @@ def save(tmp_path: Path) -> str:
     return f"x:{tmp_path}/x.npy;y:{tmp_path}/y.npy"
 
 
-def test_arrays_come_from_files_lists_mappings_and_chance(tmp_path: Path) -> None:
+def test_input_data_from_files_lists_mappings_and_random_numbers(tmp_path: Path) -> None:
     text = save(tmp_path)
     (tmp_path / "list.txt").write_text(f"{text}\n\n{text}\n")
     given = [
@@ -68,7 +68,7 @@ def test_arrays_come_from_files_lists_mappings_and_chance(tmp_path: Path) -> Non
     assert cases.inputs[5]["x"].min() >= 0 and cases.inputs[6]["y"].min() >= 2
 
 
-def test_repeat_and_transform(tmp_path: Path) -> None:
+def test_input_data_is_repeated_and_transformed(tmp_path: Path) -> None:
     text = save(tmp_path)
     half = {"x": X[:2], "y": Y[:2]}
     cases = cases_of(dumped(tmp_path, input_data=[half], repeat=2))
@@ -111,7 +111,7 @@ def test_repeat_and_transform(tmp_path: Path) -> None:
         ("x:#rand(0,1,4,3,9);y:#rand(0,1)", "the input has 2 axes"),
     ],
 )
-def test_data_that_do_not_fit_are_refused(given: Any, message: str, tmp_path: Path) -> None:
+def test_mismatched_input_data_is_rejected(given: Any, message: str, tmp_path: Path) -> None:
     (tmp_path / "f.onnx").write_text("old")
     with pytest.raises(FileCaseError, match=message):
         dumped(tmp_path, input_data=[given])
@@ -119,12 +119,12 @@ def test_data_that_do_not_fit_are_refused(given: Any, message: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("given", [5, 0.5, True, X, object(), iter([1])], ids=lambda g: type(g).__name__)
-def test_what_is_no_list_of_cases_is_refused(given: Any, tmp_path: Path) -> None:
+def test_invalid_input_data_argument_is_rejected(given: Any, tmp_path: Path) -> None:
     with pytest.raises(FileCaseError, match=r"input_data is .*: give a text"):
         dumped(tmp_path, input_data=given)
 
 
-def test_files_that_are_no_single_array_are_refused(tmp_path: Path) -> None:
+def test_files_without_a_single_array_are_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "both.npz", X, Y)
     (tmp_path / "empty.npy").write_bytes(b"")
     (tmp_path / "list.txt").write_bytes(b"\xff\xfe\xff")
@@ -150,14 +150,14 @@ def test_files_that_are_no_single_array_are_refused(tmp_path: Path) -> None:
         (lambda data: None, FileCaseError, "has shape"),
     ],
 )
-def test_bad_transforms_are_refused(
+def test_invalid_transforms_are_rejected(
     transform: Any, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=message):
         dumped(tmp_path, input_data=save(tmp_path), input_transform=transform)
 
 
-def test_damaged_cases_are_named() -> None:
+def test_corrupt_cases_are_reported() -> None:
     text = Cases(({"x": X},), ({"z": X},)).text()
     for bad in ("?", text[: len(text) // 2], text[:-8] + "AAAAAAAA"):
         with pytest.raises(FileCaseError, match="are damaged"):
@@ -173,7 +173,7 @@ def test_run_checks_the_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "2 of 2 cases passed" in capsys.readouterr().out
 
 
-def test_run_tells_which_output_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reports_which_output_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = dumped(tmp_path, input_data=[{"x": X, "y": Y}])
     model = onnx.load(file)
     node = next(n for n in model.graph.node if n.op_type == "Sigmoid")
@@ -184,7 +184,7 @@ def test_run_tells_which_output_is_wrong(tmp_path: Path, capsys: pytest.CaptureF
     assert "z differs by" in captured.err and "0 of 1 cases passed" in captured.out
 
 
-def test_run_may_be_silent_or_not_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_supports_silent_and_no_assert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = dumped(tmp_path, input_data=[{"x": X, "y": Y}], silent=True)
     assert main(["run", file, "--check", "--backend", "EAGER"]) == 0
     assert capsys.readouterr().out.splitlines() == ["1 of 1 cases passed"]
@@ -193,7 +193,7 @@ def test_run_may_be_silent_or_not_compare(tmp_path: Path, capsys: pytest.Capture
     assert "case 0: ran" in capsys.readouterr().out
 
 
-def test_run_takes_and_gives_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reads_and_writes_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path)
     file = dumped(tmp_path)
     given = [f"--input={name}={tmp_path}/{name}.npy" for name in "xy"]
@@ -210,21 +210,21 @@ def test_run_takes_and_gives_arrays(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--input", "x=nothing.npy"], "nothing.npy"),
     ],
 )
-def test_run_says_what_is_missing(
+def test_run_reports_missing_cases_inputs_and_files(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", dumped(tmp_path), *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_run_needs_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_rejects_missing_or_invalid_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(tmp_path / "nothing.onnx")]) == 2
     (tmp_path / "bad.onnx").write_bytes(b"\xff\xff\xff")
     assert main(["run", str(tmp_path / "bad.onnx")]) == 2
     assert "mgb run:" in capsys.readouterr().err
 
 
-def test_a_number_may_be_drawn_as_one_of_length_1(tmp_path: Path) -> None:
+def test_random_input_of_length_1_fits_a_scalar(tmp_path: Path) -> None:
     @trace(symbolic=True, capture_as_const=True)
     def double(x):
         return x * 2

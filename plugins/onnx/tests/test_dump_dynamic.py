@@ -62,7 +62,7 @@ def dumped(path, net, shape, axes, **options):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("options", [{}, {"no_change_graph": True, "optimize_for_inference": False}])
-def test_other_lengths(tmp_path, name, options):
+def test_dynamic_axes_run_with_other_lengths(tmp_path, name, options):
     make, shape, axes, others = CASES[name]
     net = make()
     net.eval()
@@ -85,7 +85,7 @@ def test_other_lengths(tmp_path, name, options):
             np.testing.assert_allclose(theirs[key], want[key], rtol=1e-4, atol=1e-5)
 
 
-def test_shapes_of_results_are_named(tmp_path):
+def test_result_shapes_have_symbolic_names(tmp_path):
     make, shape, axes, _ = CASES["attention"]
     dumped(tmp_path / "f.onnx", make(), shape, axes)
     outputs = {o.name: [d.dim_param or d.dim_value for d in o.type.tensor_type.shape.dim]
@@ -103,7 +103,7 @@ def test_two_inputs_share_a_length(tmp_path):
     np.testing.assert_allclose(mgb.jit.load(tmp_path / "f.onnx")(a, b).numpy(), (a @ b).sum(1), rtol=1e-4)
 
 
-def test_what_cannot_be_left_open(tmp_path):
+def test_invalid_dynamic_axes_are_rejected(tmp_path):
     function = trace(lambda x: x * len(x) if len(x) < 50 else x + 1, capture_as_const=True)
     function(tensor(drawn(3)))
     with pytest.raises(DumpUnsupportedError, match="other lengths"):

@@ -92,7 +92,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_other_runtimes_run_it(name, tmp_path):
+def test_onnxruntime_and_load_run_loops_and_branches(name, tmp_path):
     function, truth, cases = CASES[name]
     traced = trace(function, symbolic=True, capture_as_const=True)
     traced(*map(tensor, cases[0]))
@@ -112,7 +112,7 @@ def test_other_runtimes_run_it(name, tmp_path):
     assert ("while_loop" in used or "cond" in used) and "object" not in used
 
 
-def test_open_lengths(tmp_path):
+def test_loops_and_branches_with_dynamic_axes(tmp_path):
     """The graphs inside are the same for all lengths: what differs stands outside."""
 
     def function(x):
@@ -136,7 +136,7 @@ def test_open_lengths(tmp_path):
                 np.testing.assert_allclose(found, true, rtol=1e-4)
 
 
-def test_beside_another_graph(tmp_path):
+def test_loops_and_branches_appended_to_another_graph(tmp_path):
     path = str(tmp_path / "model.onnx")
     for number, function in enumerate((root, lambda a: cond(a.sum() > 0, root, lambda a: -a, a), root)):
         traced = trace(function, symbolic=True, capture_as_const=True)

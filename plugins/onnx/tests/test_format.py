@@ -34,17 +34,17 @@ FOREIGN = [
 ]
 
 
-def test_the_core_finds_it() -> None:
+def test_core_finds_the_onnx_format() -> None:
     assert "onnx" in formats.installed()
     assert isinstance(formats.load_format("onnx", "f.onnx"), Onnx)
 
 
 @given(st.sampled_from(MODELS), st.floats(0, 1, exclude_min=True))
-def test_a_model_is_recognized_wherever_it_is_cut_off(data: bytes, part: float) -> None:
+def test_truncated_model_is_recognized(data: bytes, part: float) -> None:
     assert Onnx().recognizes(data[: max(1, round(part * len(data)))])
 
 
-def test_a_model_of_every_field_is_recognized() -> None:
+def test_model_with_every_field_is_recognized() -> None:
     model = onnx.load_from_string(models.simple())
     model.ir_version, model.model_version = 1 << 40, -1
     model.producer_name, model.producer_version, model.domain, model.doc_string = "p" * 300, "1", "d", "text"
@@ -55,13 +55,13 @@ def test_a_model_of_every_field_is_recognized() -> None:
 
 
 @pytest.mark.parametrize("data", FOREIGN, ids=range(len(FOREIGN)))
-def test_other_files_are_not(data: bytes) -> None:
+def test_other_files_are_not_recognized(data: bytes) -> None:
     assert not Onnx().recognizes(data)
     with pytest.raises(UnknownFormatError):
         load(data)
 
 
-def test_a_file_may_have_any_name(tmp_path: Path) -> None:
+def test_file_may_have_any_name(tmp_path: Path) -> None:
     """MegEngine's users call them ``NAME.mge``."""
     double = trace(lambda x: x * 2.0, capture_as_const=True)
     double(mgb.tensor([1.0, 2.0]))
@@ -71,7 +71,7 @@ def test_a_file_may_have_any_name(tmp_path: Path) -> None:
         np.testing.assert_array_equal(load(tmp_path / name)(np.ones(2, np.float32)).numpy(), [2, 2])
 
 
-def test_without_the_onnx_package_the_command_is_named(tmp_path: Path) -> None:
+def test_missing_onnx_package_error_names_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "f.onnx").write_bytes(models.simple())
     program = "import sys; sys.modules['onnx'] = None; from mgb.cli import main; sys.exit(main(sys.argv[1:]))"
     run = subprocess.run(
@@ -83,7 +83,7 @@ def test_without_the_onnx_package_the_command_is_named(tmp_path: Path) -> None:
     assert 'pip install "mgb[onnx]"' in run.stderr
 
 
-def test_what_needs_no_such_file_does_not_import_it() -> None:
+def test_onnx_is_not_imported_without_onnx_files() -> None:
     program = (
         "import sys, mgb\n"
         "from mgb import jit\n"

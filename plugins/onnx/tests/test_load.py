@@ -45,7 +45,7 @@ def written(function: Callable[..., Any], *inputs: mgb.Tensor, **options: Any) -
     return file.getvalue(), result
 
 
-def test_a_network_comes_back_bit_equal() -> None:
+def test_network_round_trips_bit_equal() -> None:
     network, x = Network(), tensor(3, 1, 8, 8)
     network.eval()
     data, want = written(network, x, arg_names=["image"], output_names=["classes"])
@@ -68,7 +68,7 @@ def test_a_network_comes_back_bit_equal() -> None:
     ],
     ids=["tensor", "tuple", "list", "dict"],
 )
-def test_results_have_the_structure_of_the_function(function: Callable[..., Any]) -> None:
+def test_loaded_results_have_the_structure_of_the_function(function: Callable[..., Any]) -> None:
     x = tensor(2, 3)
     data, want = written(function, x)
     got = load(io.BytesIO(data), "EAGER")(x)
@@ -81,7 +81,7 @@ def test_results_have_the_structure_of_the_function(function: Callable[..., Any]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int64", "uint8", "bool"])
-def test_dtypes_come_back(dtype: str) -> None:
+def test_dtypes_round_trip(dtype: str) -> None:
     x = mgb.Tensor(RNG.integers(0, 2, (2, 3)), dtype=dtype)
     data, want = written(lambda x: F.concat([x, x], 1), x)
     got = load(io.BytesIO(data), "EAGER")(x)
@@ -89,7 +89,7 @@ def test_dtypes_come_back(dtype: str) -> None:
     np.testing.assert_array_equal(got.numpy(), want.numpy())
 
 
-def test_ops_without_a_word_of_onnx_come_back_as_themselves() -> None:
+def test_ops_without_an_onnx_operator_round_trip() -> None:
     x = tensor(50)
     data, want = written(lambda x: F.logaddexp(F.atan2(x, 1 - x), F.expm1(x)), x)
     function = load(io.BytesIO(data), "EAGER")
@@ -97,7 +97,7 @@ def test_ops_without_a_word_of_onnx_come_back_as_themselves() -> None:
     assert "expm1" in function.explain(x)
 
 
-def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
+def test_file_is_read_by_its_path(tmp_path: Path) -> None:
     x = tensor(4)
     data, want = written(lambda x: F.exp(x), x)
     path = tmp_path / "model.onnx"
@@ -119,7 +119,7 @@ def test_graph_inference_gives_arrays_by_name() -> None:
     assert list(only) == ["product"]
 
 
-def test_a_loaded_model_has_a_gradient() -> None:
+def test_loaded_model_is_differentiable() -> None:
     data, _ = written(lambda x: F.tanh(x), tensor(4))
     function, x = load(io.BytesIO(data), "EAGER"), tensor(4)
     with mgb.autodiff.GradManager().attach([x]) as manager:
@@ -161,7 +161,7 @@ def test_random_numbers_are_new_at_each_call() -> None:
     assert not np.array_equal(draws[0], draws[1]) and not np.array_equal(draws[1], draws[2])
 
 
-def test_classes_are_drawn_by_their_weights() -> None:
+def test_multinomial_draws_classes_by_their_weights() -> None:
     node = helper.make_node("Multinomial", ["x"], ["y"], sample_size=4000)
     info = helper.make_tensor_value_info
     data = model([node], [info("x", TensorProto.FLOAT, [1, 3])], [info("y", TensorProto.INT32, None)])

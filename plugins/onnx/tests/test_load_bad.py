@@ -30,28 +30,28 @@ from onnx_models import calling, loop, model, our_function, residual_network
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"a text", b"\x08\x07", bytes(range(256)), b"PK\x03\x04" * 9])
-def test_what_is_no_model_is_refused(data: bytes) -> None:
+def test_non_onnx_data_is_rejected(data: bytes) -> None:
     refuses(data, "no ONNX|truncated|neither its ending nor", FileFormatError)
 
 
-def test_a_text_file_object_is_refused() -> None:
+def test_text_mode_file_object_is_rejected() -> None:
     with pytest.raises(ModelFileError, match="mode 'rb'"):
         load(io.StringIO("text"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("file", [5, None, [], "a\0b"], ids=repr)
-def test_what_is_no_file_is_refused(file: Any) -> None:
+def test_invalid_file_argument_is_rejected(file: Any) -> None:
     with pytest.raises(ModelFileError, match=r"is no file: give a path|is no path"):
         load(file)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.onnx")
 
 
 @pytest.mark.parametrize("cut", range(1, 20))
-def test_a_truncated_file_is_refused(cut: int) -> None:
+def test_truncated_file_is_rejected(cut: int) -> None:
     data = residual_network()
     refuses(data[: len(data) * cut // 20], "truncated|no ONNX|nothing|no graph|does not say")
 
@@ -161,13 +161,13 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage, message", DAMAGE, ids=[d.__name__ for d, _ in DAMAGE])
-def test_damage_is_named_with_its_place(damage: Callable[[Any], None], message: str) -> None:
+def test_corrupt_model_error_names_the_location(damage: Callable[[Any], None], message: str) -> None:
     model = proto()
     damage(model)
     refuses(model, message)
 
 
-def test_types_that_mgb_lacks_are_named() -> None:
+def test_unsupported_types_are_reported() -> None:
     model = proto()
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
     refuses(model, "'x'.*STRING", ModelUnsupportedError)
@@ -176,24 +176,24 @@ def test_types_that_mgb_lacks_are_named() -> None:
 # other times
 
 
-def test_a_newer_opset_is_refused() -> None:
+def test_newer_opset_is_rejected() -> None:
     newest = onnx.defs.onnx_opset_version()
     refuses(proto(opset=newest + 1), f"opset {newest + 1}.*knows up to {newest}", ModelVersionError)
 
 
-def test_an_older_opset_is_converted() -> None:
+def test_older_opset_is_converted() -> None:
     result = load(io.BytesIO(proto(opset=9).SerializeToString()), "EAGER")(np.ones((1, 3), np.float32))
     np.testing.assert_array_equal(result.numpy(), [[3, 3]])
 
 
-def test_a_dump_of_a_newer_format_is_refused() -> None:
+def test_newer_dump_format_is_rejected() -> None:
     model = proto()
     model.metadata_props.add(key="mgb.dump", value=json.dumps({"version": 2}))
     refuses(model, "newer mgb", ModelVersionError)
 
 
 @pytest.mark.parametrize("text", ["{", "3", '{"version": "x"}', "[" * 100000])
-def test_metadata_that_is_no_json_of_ours_is_refused(text: str) -> None:
+def test_invalid_metadata_json_is_rejected(text: str) -> None:
     model = proto()
     model.metadata_props.add(key="mgb.dump", value=text)
     refuses(model, "mgb.dump")
@@ -202,13 +202,13 @@ def test_metadata_that_is_no_json_of_ours_is_refused(text: str) -> None:
 # hostility
 
 
-def test_a_function_that_calls_itself_is_refused() -> None:
+def test_recursive_function_is_rejected() -> None:
     again = h.make_node("f", ["x0"], ["y"], domain="ai.mgb")
     function = h.make_function("ai.mgb", "f", ["x0"], ["y"], [again], [h.make_opsetid("ai.mgb", 1)])
     refuses(calling("f", function), "the function calls itself")
 
 
-def test_functions_that_explode_are_refused() -> None:
+def test_exponential_function_expansion_is_rejected() -> None:
     """40 functions that each call the one before twice."""
     functions = []
     for i in range(40):
@@ -224,7 +224,7 @@ def test_functions_that_explode_are_refused() -> None:
     refuses(model, "nodes and ops", LoadLimitError)
 
 
-def test_an_op_of_ours_is_found_by_name_only() -> None:
+def test_metadata_can_name_only_declared_ops() -> None:
     """The metadata cannot name anything but a declared op: what it names otherwise is not looked up."""
     own = {"op": "__import__", "params": {}}
     data = calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])]))
@@ -244,7 +244,7 @@ def external(folder: Path, location: str, **entries: str) -> Path:
     return path
 
 
-def test_weights_may_be_in_a_file_beside_the_model(tmp_path: Path) -> None:
+def test_weights_may_be_in_an_external_file(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(b"\0" * 8 + np.full((3, 2), 2, np.float32).tobytes())
     path = external(tmp_path, "weights.bin", offset="8", length="24")
     np.testing.assert_array_equal(load(path, "EAGER")(np.ones((1, 3), np.float32)).numpy(), [[6, 6]])
@@ -253,7 +253,7 @@ def test_weights_may_be_in_a_file_beside_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "../secret", "a/../../secret", "link", "", ".", "none"])
-def test_no_file_outside_of_the_folder_is_read(tmp_path: Path, location: str) -> None:
+def test_external_file_outside_the_folder_is_rejected(tmp_path: Path, location: str) -> None:
     folder = tmp_path / "model"
     (folder / "a").mkdir(parents=True)
     (tmp_path / "secret").write_bytes(b"\0" * 24)
@@ -273,13 +273,13 @@ def test_no_file_outside_of_the_folder_is_read(tmp_path: Path, location: str) ->
         {"length": "-1"},
     ],
 )
-def test_a_place_outside_of_the_file_is_refused(tmp_path: Path, entries: dict[str, str]) -> None:
+def test_external_range_outside_the_file_is_rejected(tmp_path: Path, entries: dict[str, str]) -> None:
     (tmp_path / "weights.bin").write_bytes(b"\0" * 24)
     with pytest.raises(ModelFileError, match="initializer 'w'"):
         load(external(tmp_path, "weights.bin", **entries))
 
 
-def test_a_sparse_weight_of_a_lying_shape_is_refused() -> None:
+def test_sparse_weight_with_a_huge_shape_is_rejected() -> None:
     model = proto()
     sparse = model.graph.sparse_initializer.add()
     sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "s"))
@@ -288,14 +288,14 @@ def test_a_sparse_weight_of_a_lying_shape_is_refused() -> None:
     refuses(model, "sparse initializer 's'", LoadLimitError)
 
 
-def test_an_error_names_the_file(tmp_path: Path) -> None:
+def test_error_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "damaged.onnx"
     path.write_bytes(b"\x08\x07garbage")
     with pytest.raises(ModelFileError, match=r"damaged\.onnx: this is no ONNX file"):
         load(path)
 
 
-def test_the_turns_of_a_run_are_bounded_together() -> None:
+def test_loop_iterations_of_a_run_count_against_one_limit() -> None:
     function = load(io.BytesIO(loop()), limits=LoadLimits(nodes=2000))
     x = np.ones(3, np.float32)
     assert function(x, np.array(300))[0].numpy().tolist() == [301] * 3  # 900 nodes in the body
@@ -303,7 +303,7 @@ def test_the_turns_of_a_run_are_bounded_together() -> None:
         function(x, np.array(700))
 
 
-def test_functions_may_not_exhaust_the_stack() -> None:
+def test_deeply_nested_functions_raise_a_limit_error() -> None:
     opset, value = h.make_opsetid("", 17), helper.make_tensor_value_info
     calls = [h.make_node(f"f{n - 1}", ["a"], ["b"], domain="own") if n else None for n in range(2000)]
     bodies = [call or h.make_node("Neg", ["a"], ["b"]) for call in calls]
@@ -319,13 +319,13 @@ def test_functions_may_not_exhaust_the_stack() -> None:
 
 
 @pytest.mark.parametrize("location", ["d\0x", "d" * 300, "circle"])
-def test_a_location_that_is_no_name_is_refused(tmp_path: Path, location: str) -> None:
+def test_invalid_external_location_is_rejected(tmp_path: Path, location: str) -> None:
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with pytest.raises(ModelFileError, match=r"cannot be the name|is not there|is not a file"):
         load(external(tmp_path, location))
 
 
-def test_values_that_a_node_cannot_take_name_it_at_every_call() -> None:
+def test_invalid_values_error_names_the_node_at_every_call() -> None:
     """Also in a call that is compiled by then."""
     node = h.make_node("Gather", ["x", "i"], ["y"], name="picked")
     value = helper.make_tensor_value_info
@@ -341,7 +341,7 @@ def test_values_that_a_node_cannot_take_name_it_at_every_call() -> None:
             function(x, np.array([7, 0]))
 
 
-def test_attributes_that_the_onnx_package_cannot_take_are_named() -> None:
+def test_attribute_errors_of_the_onnx_package_name_the_node() -> None:
     """It spells the operator out by others, and finds no type in an empty list."""
     node = h.make_node("RotaryEmbedding", ["x", "a", "a"], ["y"], name="spelt")
     node.attribute.add(name="interleaved", type=onnx.AttributeProto.INTS)
@@ -353,7 +353,7 @@ def test_attributes_that_the_onnx_package_cannot_take_are_named() -> None:
         load(io.BytesIO(data), "EAGER")(*(np.ones(s, np.float32) for s in shapes.values()))
 
 
-def test_more_axes_than_numpy_broadcasts_are_named() -> None:
+def test_too_many_axes_error_names_the_node() -> None:
     node = h.make_node("Expand", ["x", "shape"], ["y"], name="wide")
     value = helper.make_tensor_value_info
     ends = [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, None)]

@@ -164,7 +164,7 @@ GREEDY: dict[str, tuple[Callable[[], bytes], str, str]] = {
 
 @pytest.mark.parametrize("limits", [None, SMALL], ids=["default", "small"])
 @pytest.mark.parametrize("name", [n for n in GREEDY if "loop" not in n and n != "doubling"])
-def test_greed_is_refused(name: str, limits: LoadLimits | None) -> None:
+def test_excessive_work_is_rejected(name: str, limits: LoadLimits | None) -> None:
     refused(name, **({} if limits is None else {"limits": limits}))
 
 
@@ -179,12 +179,12 @@ def refused(name: str, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in GREEDY if "loop" in n or n == "doubling"])
-def test_greed_step_by_step_is_refused(name: str) -> None:
+def test_excessive_total_of_small_steps_is_rejected(name: str) -> None:
     """Each step is small, and the sum is not."""
     refused(name, limits=SMALL)
 
 
-def test_limits_hold_in_loading_in_a_call_and_in_a_trace_around_it() -> None:
+def test_limits_apply_when_loading_calling_and_tracing() -> None:
     limits = LoadLimits(elements=100)
     with pytest.raises(LoadLimitError):
         load(made("ConstantOfShape", [101]), "EAGER", limits=limits)
@@ -198,7 +198,7 @@ def test_limits_hold_in_loading_in_a_call_and_in_a_trace_around_it() -> None:
                 traced(np.ones(51, np.float32))
 
 
-def test_each_call_has_all_that_is_allowed() -> None:
+def test_each_call_gets_the_full_limit() -> None:
     function = load(io.BytesIO(loop()), "EAGER", limits=SMALL)
     for _ in range(5):
         assert function(X, np.array(50))[0].numpy().tolist() == [51] * 3
@@ -208,7 +208,7 @@ def test_each_call_has_all_that_is_allowed() -> None:
 
 @settings(max_examples=8)
 @given(st.integers(1, 30), st.integers(1, 30))
-def test_what_is_allowed_runs_and_one_more_does_not(rows: int, columns: int) -> None:
+def test_work_at_the_limit_runs_and_one_more_element_raises(rows: int, columns: int) -> None:
     """An outer product, whose elements are counted by hand."""
     node = h.make_node("Mul", ["a", "b"], ["y"])
     ends = [info("a", FLOAT, ["n", 1]), info("b", FLOAT, ["m"])], [info("y", FLOAT, None)]
@@ -222,7 +222,7 @@ def test_what_is_allowed_runs_and_one_more_does_not(rows: int, columns: int) -> 
             load(model([node], *ends), "EAGER", limits=LoadLimits(elements=most - 1))(a, b)
 
 
-def test_products_count_their_operations() -> None:
+def test_matmul_counts_its_operations() -> None:
     """Two matrices of 100 rows and columns: a million products, and as many sums."""
     node = h.make_node("MatMul", ["a", "a"], ["y"])
     data = model([node], [info("a", FLOAT, [100, 100])], [info("y", FLOAT, None)])
@@ -232,7 +232,7 @@ def test_products_count_their_operations() -> None:
         load(data, "EAGER", limits=LoadLimits(operations=2 * 10**6 - 1))(a)
 
 
-def test_a_long_chain_costs_each_node_the_same() -> None:
+def test_loading_a_long_chain_takes_linear_work() -> None:
     """What reading copies for each node grows with the chain only where something is quadratic."""
     counts = []
     for length in (500, 1000, 2000):
@@ -262,14 +262,14 @@ def copied_names(data: bytes) -> int:
     return sum(seen.values())
 
 
-def test_exported_graphs_are_measured_too(tmp_path: Path) -> None:
+def test_limits_apply_to_exported_graphs(tmp_path: Path) -> None:
     trace(lambda x: x + x * 2, backend="EAGER").export(tmp_path / "f.mgb", "f32[10,10]")
     assert load_compiled(tmp_path / "f.mgb", limits=LoadLimits(elements=100)).inputs[0].shape == (10, 10)
     with pytest.raises(LoadLimitError, match=r"node 1.*: load_compiled\(file, limits=LoadLimits\(elements="):
         load_compiled(tmp_path / "f.mgb", limits=LoadLimits(nodes=2, elements=99))
 
 
-def test_the_command_takes_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_command_accepts_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.onnx").write_bytes(doubling(10))
     np.save(tmp_path / "x.npy", X)
     arguments = ["run", str(tmp_path / "m.onnx"), "--input", f"x={tmp_path}/x.npy", "--backend", "EAGER"]
@@ -282,7 +282,7 @@ def test_the_command_takes_limits(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "7", None])
-def test_limits_are_whole_numbers(wrong: Any) -> None:
+def test_limits_reject_values_other_than_positive_integers(wrong: Any) -> None:
     for field in fields(LoadLimits):
         with pytest.raises(InvalidLimitsError, match=field.name):
             LoadLimits(**{field.name: wrong})
@@ -292,7 +292,7 @@ def test_limits_are_whole_numbers(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"nodes": 1}, 5, "nodes=1", LoadLimits])
-def test_limits_of_another_kind_are_refused_at_once(wrong: Any, tmp_path: Path) -> None:
+def test_limits_argument_of_a_wrong_type_is_rejected(wrong: Any, tmp_path: Path) -> None:
     trace(lambda x: x + x, backend="EAGER").export(tmp_path / "f.mgb", "f32[8]")
     for read, file in ((load, of_x([])), (load_compiled, tmp_path / "f.mgb")):
         with pytest.raises(
@@ -301,7 +301,7 @@ def test_limits_of_another_kind_are_refused_at_once(wrong: Any, tmp_path: Path) 
             read(file, limits=wrong)
 
 
-def test_no_limits_are_the_default_ones(tmp_path: Path) -> None:
+def test_limits_none_uses_the_defaults(tmp_path: Path) -> None:
     trace(lambda x: x + x, backend="EAGER").export(tmp_path / "f.mgb", "f32[3]")
     assert load_compiled(tmp_path / "f.mgb", limits=None)(X).tolist() == [2, 2, 2]
     assert load(doubling(1), "EAGER", limits=None)(X).shape == (6,)
@@ -309,7 +309,9 @@ def test_no_limits_are_the_default_ones(tmp_path: Path) -> None:
         load(einsum(), "EAGER", limits=None)(X)
 
 
-def test_what_an_error_advises_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limit_option_suggested_by_an_error_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The option that a message gives goes past the limit that it tells of."""
     path, array = tmp_path / "m.onnx", tmp_path / "x.npy"
     np.save(array, X)
@@ -323,7 +325,7 @@ def test_what_an_error_advises_is_taken(tmp_path: Path, capsys: pytest.CaptureFi
         assert "give NAME=NUMBER" not in text and "of one value" not in text
 
 
-def test_numbers_of_any_length_are_said() -> None:
+def test_errors_report_numbers_of_any_size() -> None:
     data = dims(*[1 << 62] * 64)
     with pytest.raises(MgbError):
         load(io.BytesIO(data))
@@ -334,9 +336,7 @@ def test_numbers_of_any_length_are_said() -> None:
 
 
 @pytest.mark.parametrize("weight", [False, True], ids=["data", "weights"])
-def test_what_is_large_is_measured_before_anything_is_computed(
-    weight: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_values_are_measured_before_computing(weight: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of 2**29 elements would be made on the way to the one that is refused."""
     found = onnx.load_from_string(doubling(60))
     if weight:
@@ -358,7 +358,7 @@ def test_what_is_large_is_measured_before_anything_is_computed(
     assert largest[0] < 1 << 23
 
 
-def test_a_large_known_value_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_constant_subgraph_is_correct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mgb.limits.MOST_FOLDED", 4)
     nodes = [
         h.make_node("Range", ["zero", "nine", "one"], ["r"]),
@@ -372,7 +372,7 @@ def test_a_large_known_value_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(function(X).numpy(), (np.arange(9.0) ** 2).reshape(3, 3) + 1)
 
 
-def test_an_interrupt_leaves_nothing_measured() -> None:
+def test_interrupt_leaves_no_active_measurement() -> None:
     """At each line of the module that measures, while a model is loaded, folded and called."""
     nodes = [h.make_node("Add", ["w", "w"], ["v"]), h.make_node("Mul", ["x", "v"], ["y"])]
     data = of_x(nodes, w=X)
@@ -396,7 +396,7 @@ def test_an_interrupt_leaves_nothing_measured() -> None:
     assert place > 20
 
 
-def test_a_measured_call_tells_the_session_around_it_everything() -> None:
+def test_measured_call_forwards_all_hooks_to_the_outer_session() -> None:
     """The op itself is measured first: `step` has the tests above."""
     hooks = {n for n, hook in vars(Session).items() if callable(hook) and n[0] != "_"} - {"step"}
     told: list[str] = []

@@ -47,7 +47,7 @@ def check(name: str, dtype: np.dtype[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_an_op_runs_in_onnx_runtime(name: str) -> None:
+def test_op_matches_in_onnx_runtime(name: str) -> None:
     for dtype in DEFAULT:
         check(name, dtype)
 
@@ -55,7 +55,7 @@ def test_an_op_runs_in_onnx_runtime(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", OTHERS, ids=str)
 @pytest.mark.parametrize("name", WRITTEN)
-def test_an_op_runs_in_onnx_runtime_on_other_dtypes(name: str, dtype: np.dtype[Any]) -> None:
+def test_op_matches_in_onnx_runtime_on_other_dtypes(name: str, dtype: np.dtype[Any]) -> None:
     check(name, dtype)
 
 
@@ -66,7 +66,7 @@ CALLS_INSIDE: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS_INSIDE)
-def test_functions_stand_before_those_that_call_them(name: str) -> None:
+def test_functions_precede_their_callers(name: str) -> None:
     """ONNX's own reference knows of a function only what was written before it."""
     function, truth = CALLS_INSIDE[name]
     arrays = np.array([1, 2, 3, 5], np.int32), np.array([0, 3, 2, 1], np.int32)
@@ -91,7 +91,7 @@ def test_every_op_has_a_sample() -> None:
     assert not missing, f"add {missing} to SHAPED in op_samples.py"
 
 
-def test_words_and_spellings_are_of_ops() -> None:
+def test_operator_tables_name_only_existing_ops() -> None:
     of_files = {"file_quotient", "file_remainder", "conv_bias"}
     assert set(WORDS) - of_files <= set(OPS)
     assert set(SPELLINGS) <= set(OPS)
@@ -116,7 +116,7 @@ EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, -1e-40, 
              "expm1", "exp2", "floor", "clip", "where", "isnan", "isinf", "isfinite", "lt", "eq", "logaddexp",
              "mod", "fmod", "floor_div", "copysign", "hypot", "tanh", "sqrt", "cbrt", "softplus", "erf"],
 )  # fmt: skip
-def test_nan_and_infinity_are_kept(name: str) -> None:
+def test_nan_and_infinity_match_in_onnx_runtime(name: str) -> None:
     op = OPS[name]
     arity = samples.arity(op)
     grid = np.meshgrid(*[EDGES.astype(np.float32)] * min(arity, 2), indexing="ij")
@@ -130,7 +130,7 @@ def test_nan_and_infinity_are_kept(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", dtypes.SIGNED, ids=str)
 @pytest.mark.parametrize("name", ["floor_div", "mod", "fmod"])
-def test_whole_number_division_never_traps(name: str, dtype: np.dtype[Any]) -> None:
+def test_integer_division_never_traps(name: str, dtype: np.dtype[Any]) -> None:
     limits = np.iinfo(dtype)
     numbers = np.array([limits.min, limits.min + 1, -7, -1, 0, 1, 7, limits.max], dtype)
     a, b = (x.copy() for x in np.meshgrid(numbers, numbers, indexing="ij"))
@@ -144,7 +144,7 @@ def test_whole_number_division_never_traps(name: str, dtype: np.dtype[Any]) -> N
 # functions
 
 
-def test_a_function_says_which_op_it_is() -> None:
+def test_function_metadata_names_its_op() -> None:
     graph = graph_of(lambda x: apply(OPS["leaky_relu"], x, negative_slope=0.5), Spec((3,), dtypes.float64))
     model = model_of(graph, ["x"], ["y"], Style(), "f")
     (function,) = model.functions
@@ -154,7 +154,7 @@ def test_a_function_says_which_op_it_is() -> None:
     assert function.name.startswith("leaky_relu__")
 
 
-def test_one_function_serves_equal_calls_only() -> None:
+def test_only_equal_calls_share_a_function() -> None:
     op = OPS["log1p"]
     graph = graph_of(
         lambda x, y: [apply(op, x), apply(op, apply(op, x)), apply(op, y)],
@@ -165,7 +165,7 @@ def test_one_function_serves_equal_calls_only() -> None:
     assert len(model.functions) == 2 and len(model.graph.node) == 4
 
 
-def test_an_op_without_word_and_body_is_named_with_its_place() -> None:
+def test_unsupported_op_error_names_its_location() -> None:
     op = Op("mystery", Kind.OPAQUE, lambda x: x)
     graph = graph_of(lambda x: apply(op, x), Spec((3,), dtypes.int16))
     with pytest.raises(DumpUnsupportedError, match=r"mystery\(int16\[3\]\) at .*ONNX has no operator"):
@@ -173,21 +173,21 @@ def test_an_op_without_word_and_body_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("field", ["ordered", "over_mesh"])
-def test_what_ranks_exchange_is_refused_for_what_it_is(field: str) -> None:
+def test_communication_ops_are_rejected(field: str) -> None:
     op = Op("summed", Kind.OPAQUE, lambda x: x, **{field: True})
     graph = graph_of(lambda x: apply(op, x), Spec((3,), dtypes.float32))
     with pytest.raises(DumpUnsupportedError, match=r"summed\(float32\[3\]\) at .*for one process"):
         model_of(graph, ["x"], ["y"], Style(), "f")
 
 
-def test_a_body_without_an_end_is_refused() -> None:
+def test_recursive_op_body_is_rejected() -> None:
     op = Op("endless", Kind.ELEMENTWISE, lambda x: x, body=lambda x: apply(op, x))
     graph = graph_of(lambda x: apply(op, x), Spec((3,), dtypes.float32))
     with pytest.raises(DumpUnsupportedError, match="endless: its body calls itself"):
         model_of(graph, ["x"], ["y"], Style(), "f")
 
 
-def test_an_op_of_nobody_says_no_name() -> None:
+def test_unregistered_op_writes_no_metadata() -> None:
     """Another op has this name: ONNX's word for that is not meant, and a reader must take the body."""
     op = Op("relu", Kind.ELEMENTWISE, lambda x: x, body=lambda x: x + 1)
     graph = graph_of(lambda x: apply(op, x), Spec((3,), dtypes.float32))
@@ -195,7 +195,7 @@ def test_an_op_of_nobody_says_no_name() -> None:
     assert not function.metadata_props
 
 
-def test_outputs_may_be_inputs_constants_and_twice_the_same() -> None:
+def test_outputs_may_be_inputs_constants_or_repeated() -> None:
     import mgb
 
     one = mgb.tensor(np.arange(3, dtype=np.float32))
@@ -213,7 +213,7 @@ def test_outputs_may_be_inputs_constants_and_twice_the_same() -> None:
 
 @settings(max_examples=60)
 @given(random_graphs())
-def test_random_graphs_run_elsewhere(graph: Graph) -> None:
+def test_random_graphs_match_in_onnx_runtime(graph: Graph) -> None:
     """Element-wise ops, reductions and layout ops in any combination, on whole numbers: sums are exact."""
     arrays = arrays_for(graph, integers=True)
     with np.errstate(all="ignore"):

@@ -107,7 +107,7 @@ WAYS: dict[str, tuple[dict[str, Any], float]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_network_runs_elsewhere_and_is_read_again(network: str, way: str, tmp_path: Path) -> None:
+def test_network_matches_in_onnx_runtime_and_after_loading(network: str, way: str, tmp_path: Path) -> None:
     make, shape = NETWORKS[network]
     options, tolerance = WAYS[way]
     net = randomised(make())
@@ -129,7 +129,7 @@ def operators(file: str) -> list[str]:
     return [node.op_type.split("__")[0] for node in onnx.load(file).graph.node]
 
 
-def test_batch_norm_goes_into_the_convolution(tmp_path: Path) -> None:
+def test_batch_norm_is_fused_into_the_convolution(tmp_path: Path) -> None:
     net = randomised(ConvNet())
     traced = trace(lambda x: net(x), capture_as_const=True)
     traced(mgb.tensor(RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)))

@@ -25,14 +25,14 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("name", COMPLEX)
-def test_complex_numbers_are_refused(name: str) -> None:
+def test_complex_numbers_are_rejected(name: str) -> None:
     for graph, arrays in samples.cases(OPS[name], dtypes.float64):
         with pytest.raises(DumpUnsupportedError, match=f"{name}|complex"):
             model_of(graph, [f"x{n}" for n in range(len(arrays))], ["y"], Style(), "f")
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_function_is_our_op_again(name: str) -> None:
+def test_exported_function_is_loaded_as_the_original_op(name: str) -> None:
     """The name of the op stands in the metadata of the function; the body is for other readers."""
     for dtype in (dtypes.float64, dtypes.int32):
         for graph, arrays in samples.cases(OPS[name], dtype):

@@ -15,39 +15,39 @@ from onnx import helper as h
 from onnx_models import FLOAT, RNG, calling, info, loaded, model, normal, our_function
 
 
-def test_a_function_of_ours_is_our_own_op() -> None:
+def test_mgb_function_is_loaded_as_its_op() -> None:
     """Its body here is another one, so the result tells which was run."""
     own = {"op": "leaky_relu", "params": {"negative_slope": 0.25}}
     function = loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
     np.testing.assert_array_equal(function(np.array([-4, 4], np.float32)).numpy(), [-1, 4])
 
 
-def test_a_function_of_an_op_that_we_lack_is_its_body() -> None:
+def test_function_of_an_unknown_op_uses_its_body() -> None:
     own = {"op": "of_the_future", "params": {}}
     function = loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
     np.testing.assert_array_equal(function(np.array([-4, 4], np.float32)).numpy(), [4, -4])
 
 
 @pytest.mark.parametrize("own", ["{", "[]", '{"op": 3}', '{"op": "add", "params": {}}'])
-def test_a_function_whose_op_makes_no_sense_is_refused(own: str) -> None:
+def test_function_with_invalid_op_metadata_is_rejected(own: str) -> None:
     with pytest.raises(ModelFileError, match=r"function ai\.mgb:f|add does not take 1 inputs"):
         loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
 
 
-def test_parameters_of_another_op_are_refused() -> None:
+def test_unknown_op_parameters_are_rejected() -> None:
     own = {"op": "leaky_relu", "params": {"slope": 1}}
     with pytest.raises(ModelFileError, match=r"node 0.*parameters \['slope'\]"):
         loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
 
 
-def test_values_that_a_parameter_cannot_have_give_an_error_that_names_the_node() -> None:
+def test_invalid_parameter_value_error_names_the_node() -> None:
     own = {"op": "reshape", "params": {"shape": "text"}}
     function = loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
     with pytest.raises(ModelNodeError, match="node 0"):
         function(np.zeros(2, np.float32))
 
 
-def test_functions_of_a_file_have_attributes_with_defaults() -> None:
+def test_model_functions_support_attribute_defaults() -> None:
     body = [h.make_node("LeakyRelu", ["x"], ["y"])]
     reference = body[0].attribute.add(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)
     assert reference.ref_attr_name == "slope"
@@ -64,7 +64,7 @@ def test_functions_of_a_file_have_attributes_with_defaults() -> None:
     np.testing.assert_array_equal(b.numpy(), [-1, 4])
 
 
-def test_every_operator_that_is_lacking_is_named_with_its_node() -> None:
+def test_unsupported_operators_are_reported_with_their_nodes() -> None:
     nodes = [
         h.make_node("TfIdfVectorizer", ["x"], ["a"], name="first", max_gram_length=1),
         h.make_node("Fused", ["a"], ["y"], name="second", domain="com.vendor"),
@@ -74,7 +74,7 @@ def test_every_operator_that_is_lacking_is_named_with_its_node() -> None:
         loaded(data)
 
 
-def test_a_node_that_cannot_be_computed_is_named() -> None:
+def test_failing_node_is_named_in_the_error() -> None:
     nodes = [h.make_node("MatMul", ["x", "x"], ["y"], name="product")]
     function = loaded(model(nodes, [info("x", FLOAT, ["a", "b"])], [info("y", FLOAT, None)]))
     with pytest.raises(ModelNodeError, match=r"'product' \(MatMul\).*do not multiply"):

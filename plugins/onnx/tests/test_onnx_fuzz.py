@@ -15,11 +15,11 @@ from onnx_fuzz import KINDS
 PROGRAM = Path(__file__).with_name("onnx_fuzz.py")
 
 
-def test_mutated_files_do_no_harm() -> None:
+def test_mutated_files_cause_no_crash_or_foreign_exception() -> None:
     assert faults(PROGRAM, "onnx", 0, 40) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_20000_mutated_files_do_no_harm(kind: str) -> None:
+def test_20000_mutated_files_cause_no_crash_or_foreign_exception(kind: str) -> None:
     assert faults(PROGRAM, kind, 0, 20_000) == {}

@@ -22,17 +22,17 @@ from onnx_models import (
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_a_residual_network_agrees_with_onnx_runtime(batch: int) -> None:
+def test_residual_network_agrees_with_onnx_runtime(batch: int) -> None:
     agrees(residual_network(), x=normal(batch, 3, 32, 32))
 
 
-def test_an_attention_block_agrees_with_onnx_runtime() -> None:
+def test_attention_block_agrees_with_onnx_runtime() -> None:
     agrees(attention_block(), x=normal(2, 9, 32))
 
 
 @pytest.mark.parametrize("kind, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-def test_a_recurrent_layer_agrees_with_onnx_runtime(kind: str, gates: int, direction: str) -> None:
+def test_recurrent_layer_agrees_with_onnx_runtime(kind: str, gates: int, direction: str) -> None:
     lengths = np.array([7, 7, 4], np.int32) if direction != "reverse" else np.array([7, 7, 7], np.int32)
     agrees(recurrent(kind, gates, direction), x=normal(7, 3, 5), lengths=lengths)
 
@@ -88,7 +88,7 @@ def test_pooling_over_any_axes_agrees_with_onnx_runtime(
         ("ij->", [(2, 3)]),
     ],
 )
-def test_einsum_is_that_of_numpy(equation: str, shapes: list[tuple[int, ...]]) -> None:
+def test_einsum_matches_numpy(equation: str, shapes: list[tuple[int, ...]]) -> None:
     arrays = [normal(*s) for s in shapes]
     names = [f"x{i}" for i in range(len(arrays))]
     node = h.make_node("Einsum", names, ["y"], equation=equation)
@@ -168,7 +168,7 @@ def _torch_networks() -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["images", "larger", "encoder", "lstm", "loop"])
-def test_a_model_that_torch_exported_agrees_with_torch(name: str) -> None:
+def test_torch_exported_model_agrees_with_torch(name: str) -> None:
     net, x = _torch_networks()[name]
     function, wanted = exported(net.eval(), x)
     for _ in range(2):

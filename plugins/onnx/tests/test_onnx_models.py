@@ -19,7 +19,7 @@ from onnx import helper as h
 from onnx_models import FLOAT, INT64, RNG, branches, info, loaded, loop, model, normal, simple
 
 
-def test_inputs_come_by_place_or_name_and_are_described() -> None:
+def test_inputs_are_passed_by_position_or_name_and_described() -> None:
     function = loaded(simple())
     a, b = normal(2, 3), normal(2, 3)
     want = np.maximum(a + b, 0)
@@ -46,7 +46,7 @@ def test_inputs_come_by_place_or_name_and_are_described() -> None:
         ((normal(2, 3), None), {}, "got None"),
     ],
 )
-def test_wrong_inputs_are_refused_in_words(args: Any, kwargs: Any, message: str) -> None:
+def test_wrong_inputs_are_rejected(args: Any, kwargs: Any, message: str) -> None:
     function = loaded(simple())
     with pytest.raises(ModelInputError, match=message):
         function(*args, **kwargs)
@@ -75,7 +75,7 @@ def test_results_have_the_dtypes_of_the_file() -> None:
     np.testing.assert_array_equal(y.numpy(), x + x)
 
 
-def test_results_share_nothing_with_the_weights() -> None:
+def test_results_do_not_share_memory_with_the_weights() -> None:
     data = model(
         [h.make_node("Identity", ["w"], ["y"])], [], [info("y", FLOAT, [3])], {"w": np.ones(3, "f4")}
     )
@@ -85,7 +85,7 @@ def test_results_share_nothing_with_the_weights() -> None:
     np.testing.assert_array_equal(function().numpy(), np.ones(3))
 
 
-def test_a_loaded_model_is_part_of_a_trace_around_it() -> None:
+def test_loaded_model_can_be_traced() -> None:
     function, x = loaded(simple()), normal(2, 3)
 
     @trace(without_host=True, backend="EAGER")
@@ -107,14 +107,14 @@ def test_shapes_may_depend_on_values() -> None:
         np.testing.assert_array_equal(function(x).numpy(), np.argwhere(x))
 
 
-def test_a_branch_may_depend_on_a_value() -> None:
+def test_branch_may_depend_on_a_value() -> None:
     function, x = loaded(branches()), np.array([1, 2, 3], np.float32)
     for condition in (True, False, True, False, False, True):
         want = x + x if condition else x * x
         np.testing.assert_array_equal(function(x, np.array(condition)).numpy(), want)
 
 
-def test_the_turns_of_a_loop_may_depend_on_a_value() -> None:
+def test_loop_iteration_count_may_depend_on_a_value() -> None:
     function, x = loaded(loop()), np.array([1, 2, 3], np.float32)
     for turns in (2, 5, 2, 3, 5):
         y, rows = function(x, np.array(turns))
@@ -122,7 +122,7 @@ def test_the_turns_of_a_loop_may_depend_on_a_value() -> None:
         np.testing.assert_array_equal(rows.numpy(), np.outer(np.arange(2, turns + 2), x))
 
 
-def test_a_model_with_branches_is_part_of_a_trace_around_it() -> None:
+def test_traced_model_with_branches_raises_for_another_branch() -> None:
     function = loaded(branches())
 
     @trace(run_body=True, backend="EAGER")

@@ -6,7 +6,7 @@ import onnx_nodes
 import pytest
 
 
-def test_one_case_of_each_operator() -> None:
+def test_one_case_of_each_operator_passes() -> None:
     passed, failures, unsupported = onnx_nodes.run(onnx_nodes.one_for_each_operator(), "EAGER")
     assert not failures, "\n".join(failures)
     print(f"{passed} passed, {len(unsupported)} refused: {sorted(unsupported)}")
@@ -15,14 +15,14 @@ def test_one_case_of_each_operator() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-def test_every_case(part: int) -> None:
+def test_every_node_case_passes(part: int) -> None:
     passed, failures, unsupported = onnx_nodes.run(onnx_nodes.all_cases()[part::8], "EAGER")
     assert not failures, "\n".join(failures)
     print(f"{passed} passed, {len(unsupported)} refused: {sorted(unsupported)}")
     assert passed > 190
 
 
-def test_what_is_refused_is_an_operator_or_a_type_that_mgb_lacks() -> None:
+def test_only_unsupported_operators_and_types_are_rejected() -> None:
     _, _, unsupported = onnx_nodes.run(onnx_nodes.one_for_each_operator(), "EAGER")
     for name, reason in unsupported.items():
         assert "is not supported" in reason or "are not supported" in reason, f"{name}: {reason}"

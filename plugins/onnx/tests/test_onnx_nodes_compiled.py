@@ -18,7 +18,7 @@ def _part(number: int) -> list[object]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_sample(number: int) -> None:
+def test_sample_of_node_cases_passes(number: int) -> None:
     passed, failures, _ = onnx_nodes.run(_part(number), "CPU_LLVM")
     assert not failures, "\n".join(failures)
     assert passed > 15
@@ -26,7 +26,7 @@ def test_a_sample(number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2, PARTS))
-def test_the_rest(number: int) -> None:
+def test_remaining_node_cases_pass(number: int) -> None:
     passed, failures, _ = onnx_nodes.run(_part(number), "CPU_LLVM")
     assert not failures, "\n".join(failures)
     assert passed > 15

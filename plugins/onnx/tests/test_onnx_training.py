@@ -62,7 +62,7 @@ def torch_model(torch, weights):
     return (lambda x: net[4](net[3](net[2](net[1](net[0](x))) * 0.5))), learnt
 
 
-def test_what_is_learnt():
+def test_load_module_finds_parameters_and_buffers():
     content, weights = model_bytes()
     module = load_module(content)
     assert {n.removeprefix("weights.") for n, _ in module.named_parameters()} == {
@@ -75,7 +75,7 @@ def test_what_is_learnt():
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_training_is_that_of_torch(traced):
+def test_training_matches_torch(traced):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     content, weights = model_bytes()
     module, (net, learnt) = load_module(content), torch_model(torch, weights)
@@ -106,7 +106,7 @@ def test_training_is_that_of_torch(traced):
         assert step.stats()["body_runs"] == 1
 
 
-def test_what_dump_wrote_trains_as_the_layers_did(tmp_path):
+def test_dumped_model_trains_like_its_layers(tmp_path):
     net = M.Sequential(M.Linear(4, 8), M.ReLU(), M.Linear(8, 2))
     x, goal = tensor(drawn(16, 4)), tensor(drawn(16, 2))
     written = trace(net, capture_as_const=True, symbolic=True)
@@ -128,7 +128,7 @@ def test_what_dump_wrote_trains_as_the_layers_did(tmp_path):
     np.testing.assert_allclose(losses(module), losses(net), rtol=1e-4)
 
 
-def test_it_is_a_module():
+def test_loaded_model_behaves_as_a_module():
     content, _ = model_bytes()
     module = load_module(content, outputs=["f"])
     twin = copy.deepcopy(module)

@@ -66,7 +66,7 @@ def given_x(tmp_path: Path) -> str:
 # outputs
 
 
-def test_sequences_are_shown_and_saved(
+def test_sequences_are_printed_and_saved(
     tmp_path: Path, given_x: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(split(tmp_path / "f.onnx"), given_x, "--output", tmp_path / "out") == 0
@@ -75,14 +75,14 @@ def test_sequences_are_shown_and_saved(
         np.testing.assert_array_equal(np.concatenate([saved["0"], saved["1"]]), X)
 
 
-def test_a_test_case_of_a_sequence_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_array_case_for_a_sequence_output_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = Cases(({"x": X},), ({"parts": X},)).text()
     assert run(split(tmp_path / "f.onnx", cases), "--check") == 1
     assert "parts is a sequence, expected float32[2, 3]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("names", [("a/b", "a_b"), ("a/b", "a%2Fb", "a\\b"), ("..", "."), ("a\0b", "ab")])
-def test_names_never_share_a_file(names: tuple[str, ...], tmp_path: Path, given_x: str) -> None:
+def test_output_names_never_share_a_file(names: tuple[str, ...], tmp_path: Path, given_x: str) -> None:
     folder = tmp_path / "out"
     assert run(doubled(tmp_path / "f.onnx", names), given_x, "--output", folder) == 0
     files = sorted(folder.iterdir())
@@ -92,7 +92,7 @@ def test_names_never_share_a_file(names: tuple[str, ...], tmp_path: Path, given_
     assert sorted(p.name for p in tmp_path.iterdir()) == ["f.onnx", "out", "x.npy"]
 
 
-def test_the_folder_of_the_outputs_is_a_file(
+def test_output_folder_that_is_a_file_is_rejected(
     tmp_path: Path, given_x: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = doubled(tmp_path / "f.onnx")
@@ -111,13 +111,17 @@ def test_the_folder_of_the_outputs_is_a_file(
     [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f4', ", b"PK\x03\x04", b"\x80\x04."],
     ids=["empty", "head", "torn", "zip", "pickle"],
 )
-def test_files_that_hold_no_array(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_input_file_without_an_array_is_rejected(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "x.npy").write_bytes(content)
     assert run(doubled(tmp_path / "f.onnx"), f"--input=x={tmp_path}/x.npy") == 2
     assert "mgb run: --input x=" in (text := capsys.readouterr().err) and "numpy.save" in text
 
 
-def test_files_that_hold_too_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_input_file_with_too_much_data_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = doubled(tmp_path / "f.onnx")
     np.savez(tmp_path / "x.npz", X, X)
     assert run(file, f"--input=x={tmp_path}/x.npz") == 2
@@ -129,7 +133,7 @@ def test_files_that_hold_too_much(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "mgb run: --input x=" in capsys.readouterr().err
 
 
-def test_arguments_that_do_not_go_together(
+def test_conflicting_arguments_are_rejected(
     tmp_path: Path, given_x: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = doubled(tmp_path / "f.onnx")
@@ -170,7 +174,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_cases_are_damaged(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malicious_cases_are_reported_as_damaged(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(doubled(tmp_path / "f.onnx", cases=text_of(HOSTILE[name])), "--check") == 2
     assert "are damaged" in capsys.readouterr().err
 
@@ -185,7 +191,7 @@ def test_hostile_cases_are_damaged(name: str, tmp_path: Path, capsys: pytest.Cap
         (({"x": X[:1]}, {}), 2, "axis 0 has length 2"),
     ],
 )
-def test_cases_that_do_not_fit_the_model(
+def test_cases_that_do_not_match_the_model_are_reported(
     case: Any, status: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = text_of({"cases": [list(case)], **SETTINGS})
@@ -202,7 +208,7 @@ NESTS = st.recursive(
 
 @settings(max_examples=150)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(("cases", *SETTINGS), NESTS)) | NESTS)
-def test_any_nest_is_read_or_refused(content: Any) -> None:
+def test_nested_case_content_is_read_or_rejected(content: Any) -> None:
     try:
         cases = Cases.from_text(text_of(content))
     except FileCaseError:
@@ -212,7 +218,7 @@ def test_any_nest_is_read_or_refused(content: Any) -> None:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_torn_texts_are_refused(data: st.DataObject) -> None:
+def test_corrupt_case_strings_are_rejected(data: st.DataObject) -> None:
     text = text_of({"cases": [[{"x": X}, {"y": X}]], **SETTINGS})
     at = data.draw(st.integers(0, len(text) - 1))
     torn = text[:at] + data.draw(st.characters()) + text[at + data.draw(st.integers(0, 3)) :]

@@ -17,7 +17,7 @@ from triton_helpers import BENCH
 class TestSaved(backends.Saved):
     bench = BENCH
 
-    def test_what_a_launch_must_know_is_kept_with_the_code(self) -> None:
+    def test_launch_metadata_is_packed_with_the_code(self) -> None:
         kernel = Compiled("mgb_0", 1234, 128, b"\x7fELF\0\1")
         assert Compiled.unpack(kernel.pack()) == kernel
 
@@ -30,12 +30,12 @@ class TestTraits(backends.Described):
     bench = BENCH
     package = "mgb_triton"
 
-    def test_without_triton_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_triton_message_names_the_install_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(compiler, "find_spec", lambda name: None)
         assert "pip install 'mgb-triton[cuda13]'" in str(Triton().probe())
 
     @pytest.mark.parametrize(("capability", "wanted"), [((8, 6), "12"), ((9, 0), "13"), ((10, 0), "13")])
-    def test_a_driver_that_is_older_than_the_assembler(
+    def test_driver_older_than_the_assembler_is_reported(
         self, capability: tuple[int, int], wanted: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(compiler, "missing", lambda: None)

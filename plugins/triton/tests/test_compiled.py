@@ -81,14 +81,14 @@ class TestBudget(Compiled, compiled.Budgets):
         return ptx(text)
 
     @pytest.mark.parametrize("length", [1_000_001, 1_000_002])
-    def test_so_they_are_where_the_length_is_odd(self, length: int) -> None:
+    def test_loads_are_16_bytes_wide_for_odd_lengths(self, length: int) -> None:
         """All but those of the last tile; no other text has both."""
         for function in (lambda x: x * x + x, lambda x: reduce_sum(x, axis=(0,))):
             first = printed(BENCH.traced(function, like("float32", (length,))))[0]
             found = re.findall(r"ld\.global\.(\S+)", ptx(first))
             assert set(found) == {"v4.b32", "b32"}, found
 
-    def test_so_are_those_of_rows_and_of_broadcasts(self) -> None:
+    def test_row_and_broadcast_accesses_are_16_bytes_wide(self) -> None:
         x, row = like("float32", (4096, 1000)), like("float32", (1000,))
         for function, arrays in (
             (lambda x, row: x * row + x, [x, row]),
@@ -101,7 +101,7 @@ class TestBudget(Compiled, compiled.Budgets):
 
     @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=["first", "last", "both"])
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-    def test_so_are_those_of_transposed_arrays(self, dtype: str, axis: tuple[int, ...]) -> None:
+    def test_transposed_loads_are_16_bytes_wide(self, dtype: str, axis: tuple[int, ...]) -> None:
         """Whichever axis is folded."""
         x = like(dtype, (4096, 8192))
         graph = BENCH.traced(lambda x: reduce_sum(x, axis=axis), x)
@@ -111,7 +111,7 @@ class TestBudget(Compiled, compiled.Budgets):
 
     @pytest.mark.parametrize("length", [200, 1024, 2048, 8192])
     @pytest.mark.parametrize("function", [softmax, slow(normalise), across, slow(double)])
-    def test_what_lies_across_is_loaded_by_sectors(self, function: Any, length: int) -> None:
+    def test_transposed_operands_are_accessed_by_whole_sectors(self, function: Any, length: int) -> None:
         """A transposed array beside one that is not: each is loaded or stored as it lies."""
         arrays = [like("float32", (4096, length))] * (2 if function is across else 1)
         down, along = (1, 4096), (length, 1)
@@ -125,7 +125,7 @@ class TestBudget(Compiled, compiled.Budgets):
 
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
     @pytest.mark.parametrize("count", [1, slow(3), 12, slow(60)])
-    def test_squares(self, dtype: str, count: int) -> None:
+    def test_tiles_of_transposed_arrays_do_not_spill(self, dtype: str, count: int) -> None:
         """Half of the arrays are transposed; none spills, however many there are."""
         arrays = [like(dtype, (4096, 1024))] * count
         item = arrays[0].itemsize
@@ -141,7 +141,7 @@ class TestBudget(Compiled, compiled.Budgets):
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", PROGRAMS)
-    def test_all_that_are_tried(self, name: str) -> None:
+    def test_every_tuning_candidate_compiles(self, name: str) -> None:
         """Every candidate of the search compiles; one that spills is slow, not wrong."""
         function, shape = PROGRAMS[name]
         graph, device = BENCH.traced(function, like("float32", shape)), self.paper()
@@ -158,12 +158,12 @@ class TestBudget(Compiled, compiled.Budgets):
 class TestNumbers:
     """What is written of numbers is what the assembler is given."""
 
-    def test_nothing_is_contracted_and_no_number_is_lost(self) -> None:
+    def test_no_fma_contraction_or_flush_to_zero(self) -> None:
         found = assembly(lambda x: (x * 2 + 1) * x / (x - 3), like("float32", (1 << 20,)))
         assert "fma.rn" not in found and ".ftz" not in found and ".approx" not in found
         assert "div.rn.f32" in found
 
-    def test_denormals_pass_through_the_functions(self) -> None:
+    def test_functions_do_not_flush_denormals(self) -> None:
         """The library would read and write 0 for them if it were told to."""
         names = ("log", "log1p", "tanh", "erf", "floor", "sqrt")
         found = assembly(lambda x: [call(OPS[n])(x) for n in names], like("float32", (1 << 20,)))
@@ -208,7 +208,7 @@ class TestErrors(compiled.Refusals):
     @pytest.mark.parametrize(
         ("capability", "wanted"), [((9, 0), 90), ((8, 0), 80), ((8, 5), 80), ((9, 9), 90), ((10, 0), 100)]
     )
-    def test_an_unknown_gpu_gets_the_nearest(
+    def test_unknown_gpu_uses_the_nearest_architecture(
         self, capability: tuple[int, int], wanted: int, caplog: pytest.LogCaptureFixture
     ) -> None:
         compiler.nearest.cache_clear()
@@ -217,19 +217,19 @@ class TestErrors(compiled.Refusals):
         assert (capability == divmod(wanted, 10)) == (not caplog.records)
 
     @pytest.mark.parametrize("capability", [(3, 5), (99, 0)])
-    def test_one_of_another_generation_is_told_so(self, capability: tuple[int, int]) -> None:
+    def test_gpu_of_an_unsupported_generation_raises(self, capability: tuple[int, int]) -> None:
         with pytest.raises(compiler.TritonError, match="MGB_JIT_BACKEND=NVRTC"):
             compiler.nearest(capability)
 
     @pytest.mark.parametrize(("version", "serves"), [("3.9.0", True), ("3.9.1+git", True), ("3.6.0", True), ("3.5.1", False), ("3.10.0", False)])  # fmt: skip # noqa: E501
-    def test_versions(self, version: str, serves: bool) -> None:
+    def test_unsupported_triton_versions_are_reported(self, version: str, serves: bool) -> None:
         problem = compiler.unsupported(version)
         assert (problem is None) is serves
         assert serves or (
             f"Triton {version} is installed" in str(problem) and "pip install 'triton" in str(problem)
         )
 
-    def test_nothing_is_left_in_the_cache_of_triton(
+    def test_compilation_leaves_the_triton_cache_empty(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

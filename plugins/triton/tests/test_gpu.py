@@ -21,7 +21,9 @@ class TestOnGpu(on_gpu.OnGpu):
     tables: ClassVar = {"geometry": GEOMETRIES}
 
     @pytest.mark.parametrize("shape", [(1 << 22,), (4096, 1024), (64, 1 << 17)])
-    def test_measured_variants(self, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_measured_variants_are_correct(
+        self, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(tuning, "_known", {})
         x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
         axis = (len(shape) - 1,)

@@ -39,7 +39,7 @@ class TestLaunches(launched.Launches):
     shares = True  # warps meet in shared memory, which a launch must give them
     toolchain = ("triton",)
 
-    def test_parameters_stand_side_by_side(self, stub_folder: Path) -> None:
+    def test_parameters_are_packed_contiguously(self, stub_folder: Path) -> None:
         """And two addresses that Triton has for itself come last."""
         script = (
             launched.ONE_CALL
@@ -53,7 +53,7 @@ print(json.dumps([packing.places, last]))
         assert places[:5] == [0, 8, 16, 24, 32] and places[5] == 36 and last == [0, 0]
 
     @pytest.mark.parametrize("dtype", ["float32", "int64"])
-    def test_the_kernel_has_the_parameters_that_a_launch_gives_it(self, dtype: str) -> None:
+    def test_kernel_signature_matches_the_launch_parameters(self, dtype: str) -> None:
         """As the assembler knows them: an entry of PTX lists the type of each."""
         x, row = like(dtype, (64, 1000)), like(dtype, (1000,))
         flat = BENCH.traced(lambda x, row: x * row + x, x, row)
@@ -65,7 +65,7 @@ print(json.dumps([packing.places, last]))
             want = ["b64" if kind.startswith("*") else sizes[kind] for kind in signature.values()]
             assert [f.replace("u", "b") for f in found] == [*want, "b64", "b64"]
 
-    def test_updates_share_a_launch_and_find_their_operands_in_a_table(self, stub_folder: Path) -> None:
+    def test_joined_updates_read_their_operands_from_a_table(self, stub_folder: Path) -> None:
         script = """
 made = [np.zeros(n, np.float32) for n in range(2, 202)]
 kernel = backend.compile(traced(lambda p, g: p - g * 0.1, made[0], made[0]))
@@ -90,7 +90,7 @@ print(json.dumps({
         assert found["firsts"] == [*range(200), *[1 << 31] * 56]
 
     @pytest.mark.parametrize(("streams", "tables"), [((9, 9, 9), 1), ((9, 8, 8, 9), 3), ((2, 2), 2)], ids=str)
-    def test_a_table_serves_the_stream_that_it_was_sent_on(
+    def test_operand_table_is_cached_per_stream(
         self, stub_folder: Path, streams: tuple[int, ...], tables: int
     ) -> None:
         """2 is the handle of the default stream of each thread: several streams."""
@@ -125,7 +125,7 @@ print(json.dumps([len(found), sum(into), into[-1], {f[0] for f in found} == {arr
         assert first > 6 and mine == 1 and last and same
         assert self.run(stub_folder, script, **cache)[0] == 1
 
-    def test_a_product_is_given_its_shared_memory(self, stub_folder: Path) -> None:
+    def test_matmul_launch_gets_its_shared_memory(self, stub_folder: Path) -> None:
         script = """
 from mgb_triton.matmul import Product
 a, b = np.zeros((512, 256), np.float16), np.zeros((256, 384), np.float16)
@@ -155,7 +155,7 @@ class TestErrors(launched.LaunchErrors):
     bench, prepared = BENCH, FIRST
     resource = "registers"
 
-    def test_a_gpu_that_triton_does_not_serve(self, stub_folder: Path) -> None:
+    def test_unsupported_gpu_error_suggests_nvrtc(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 try:
@@ -201,7 +201,7 @@ print(json.dumps(found))
 """
 
     @pytest.mark.parametrize("most", [227 << 10, 64 << 10, 4 << 10])
-    def test_smaller_tiles(self, stub_folder: Path, most: int) -> None:
+    def test_device_with_less_shared_memory_gets_smaller_tiles(self, stub_folder: Path, most: int) -> None:
         long, short = self.run(stub_folder, self.SCRIPT, MGB_STUB_SHARED=str(most), MGB_TRITON_TUNE="0")
         for case in (long, short):
             assert case["all"] and case["launched"]

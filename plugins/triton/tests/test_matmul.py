@@ -60,13 +60,13 @@ def wanted(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class TestProducts:
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
     @pytest.mark.parametrize("sizes", [(32, 64, 32), (33, 65, 31), (1, 100, 7), (130, 3, 129)])
-    def test_alone(self, sizes: tuple[int, int, int], dtype: str) -> None:
+    def test_matmul_matches_numpy(self, sizes: tuple[int, int, int], dtype: str) -> None:
         m, k, n = sizes
         a, b = numbers((m, k), dtype, 0), numbers((k, n), dtype, 1)
         want, bound = wanted(a, b)
         assert (np.abs(run(product(a, b), a, b) - want) <= bound).all()
 
-    def test_many_parts_in_groups(self) -> None:
+    def test_matmul_with_many_tiles_in_groups(self) -> None:
         a, b = numbers((170, 40), "float32", 0), numbers((40, 100), "float32", 1)
         want, bound = wanted(a, b)
         for group in (1, 3, 8):
@@ -74,7 +74,7 @@ class TestProducts:
             assert (np.abs(found - want) <= bound).all()
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-    def test_a_bias_an_activation_a_residual_and_a_cast(self, dtype: str) -> None:
+    def test_matmul_with_bias_activation_residual_and_cast(self, dtype: str) -> None:
         a, b = numbers((40, 50), dtype, 0), numbers((50, 30), dtype, 1)
         bias, residual = numbers((30,), dtype, 2), numbers((40, 30), dtype, 3)
 
@@ -89,19 +89,21 @@ class TestProducts:
         assert found.dtype == np.dtype(dtype)
         assert (np.abs(found.astype(float) - want) <= 2 * bound + EPS[dtype] * np.abs(want) + 1e-6).all()
 
-    def test_a_prologue_that_makes_something_of_nothing(self) -> None:
+    def test_prologue_does_not_change_the_zero_padding(self) -> None:
         """Elements beyond the end stay 0 whatever the prologue makes of them."""
         a, b = numbers((20, 35), "float32", 0), numbers((35, 20), "float32", 1)
         want, bound = wanted(a * 2 + 1, b)
         assert (np.abs(run(product(a, b, before=lambda x: x * 2 + 1), a, b) - want) <= 2 * bound).all()
 
-    def test_views(self) -> None:
+    def test_matmul_of_views(self) -> None:
         a, b = numbers((50, 40), "float32", 0).T, numbers((100, 30), "float32", 1)[::2]
         want, bound = wanted(a, b)
         assert (np.abs(run(product(a, b), a, b) - want) <= bound).all()
 
     @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
-    def test_places_of_64_bits(self, transposed: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_matmul_with_64_bit_offsets(
+        self, transposed: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(Product, "_is_wide", lambda self, values: True)
         a, b = numbers((40, 50), "float32", 0), numbers((50, 30), "float32", 1)
         given = [x.T.copy() if flip else x for x, flip in zip((a, b), transposed, strict=True)]
@@ -111,14 +113,14 @@ class TestProducts:
         assert (np.abs(run(made, *given) - want) <= bound).all()
         assert "tl.int64" in made.source(made.expected())
 
-    def test_distances_that_take_64_bits(self) -> None:
+    def test_large_strides_select_64_bit_offsets(self) -> None:
         made = product(*(numbers((16, 16), "float32", i) for i in range(2)))
         values = dict(made.sizes) | {f"{name}_{axis}": 16 for name, _ in made.operands for axis in (0, 1)}
         assert not made.form([0] * 3, values).wide
         assert made.form([0] * 3, values | {"r0_0": -(1 << 27)}).wide
         assert made.form([0] * 3, values | {"m": 1 << 16, "k": 1 << 15}).wide
 
-    def test_a_device_with_little_room_gets_smaller_tiles(self) -> None:
+    def test_device_with_less_shared_memory_gets_smaller_tiles(self) -> None:
         class Small(Interpreter):
             loads = 0
 
@@ -136,7 +138,7 @@ class TestProducts:
         count = device.loads
         assert count > 1 and (np.abs(run(made, a, b) - want) <= bound).all() and device.loads == count
 
-    def test_no_tiles_fit(self) -> None:
+    def test_no_fitting_tiles_raise_resource_error(self) -> None:
         class Full(Interpreter):
             def load(self, image: bytes, names: Any) -> Any:
                 raise ResourceError("a block needs more shared memory")
@@ -160,7 +162,7 @@ class TestMutations:
             (r"tl\.dot\(l, r, total,", "tl.dot(l, r, total * 0,"),
         ],
     )
-    def test_each_is_caught(self, pattern: str, into: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_each_mutation_is_caught(self, pattern: str, into: str, monkeypatch: pytest.MonkeyPatch) -> None:
         a, b = numbers((40, 41), "float32", 0), numbers((41, 37), "float32", 1)
         made = product(a, b, tiles=Tiles(16, 16, 16, 4, 2))
         plain = made.source
@@ -182,7 +184,9 @@ class TestCompiled:
         ("dtype", "precision"),
         [("float16", "ieee"), ("bfloat16", "ieee"), ("float32", "tf32"), ("float32", "ieee")],
     )
-    def test_it_fits(self, dtype: str, precision: str, architecture: int) -> None:
+    def test_matmul_kernel_fits_the_device_without_spills(
+        self, dtype: str, precision: str, architecture: int
+    ) -> None:
         a, b = (np.broadcast_to(numbers((1,), dtype, 0), (1024, 1024)) for _ in range(2))
         made = product(a, b, precision=precision)
         steps = {f"{name}_{axis}": 1024 if axis == 0 else 1 for name, _ in made.operands for axis in (0, 1)}
@@ -206,7 +210,7 @@ class TestCompiled:
         ("dtype", "precision"),
         [("float16", "ieee"), ("bfloat16", "ieee"), ("float32", "tf32"), ("float32", "ieee")],
     )
-    def test_what_stands_around_it_fits(
+    def test_fused_layer_fits_the_device_without_spills(
         self, dtype: str, precision: str, activation: Any, architecture: int
     ) -> None:
         def layer(x: Any, w: Any, b: Any, r: Any) -> Any:
@@ -224,17 +228,17 @@ class TestCompiled:
 
 
 class TestErrors:
-    def test_matrices_that_do_not_fit(self) -> None:
+    def test_mismatched_matrices_are_rejected(self) -> None:
         a, b = numbers((4, 5), "float32", 0), numbers((6, 7), "float32", 1)
         with pytest.raises(ValueError, match="multiplied"):
             product(a, b)
 
-    def test_a_dtype_without_a_kernel(self) -> None:
+    def test_unsupported_dtype_is_rejected(self) -> None:
         a = np.zeros((4, 4), np.int32)
         with pytest.raises(ValueError, match=r"products of int32; use mgb\.functional\.matmul"):
             product(a, a)
 
-    def test_an_unknown_precision(self) -> None:
+    def test_unknown_precision_is_rejected(self) -> None:
         a = np.zeros((4, 4), np.float32)
         with pytest.raises(ValueError, match="one of ieee, tf32, not 'fast'"):
             product(a, a, precision="fast")

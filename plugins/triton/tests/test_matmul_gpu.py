@@ -55,14 +55,16 @@ def run(graph: Graph, arrays: list[np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize("use", ["always", "measured"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])  # nobody has seen CuPy multiply bfloat16
 @pytest.mark.parametrize("sizes", [(1, 7, 5), (128, 512, 256), (1000, 777, 333), (2048, 2048, 2048)])
-def test_a_layer(sizes: tuple[int, int, int], dtype: str, use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_layer_matches_numpy(
+    sizes: tuple[int, int, int], dtype: str, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(products.USE, use)
     graph, arrays = made(sizes, dtype)
     (want,) = judge(graph, arrays)
     assert problem(run(graph, arrays), want) is None
 
 
-def test_tensor_cores_for_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_with_tf32_tensor_cores_is_within_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operands lose 13 of their 24 bits."""
     monkeypatch.setenv(products.USE, "always")
     monkeypatch.setenv(products.PRECISION, "tf32")

@@ -36,7 +36,7 @@ class TestKernels:
         return np.abs(self.X).astype(np.float64) @ np.abs(self.W) + 1
 
     @MODES
-    def test_it_is_found_on_disk(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_saved_kernel_runs_without_a_compiler(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
         choose(mode, monkeypatch)
         graph = self.graph()
         blob = BACKEND.save(BACKEND.compile(graph))
@@ -53,9 +53,7 @@ class TestKernels:
 
     @MODES
     @pytest.mark.parametrize("which", [0, 1])
-    def test_an_output_may_be_the_memory_of_an_input(
-        self, which: int, mode: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_output_may_alias_an_input(self, which: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
         choose(mode, monkeypatch)
         x, w = numbers((70, 70), "float32", 0), numbers((70, 70), "float32", 1)
         kernel = BACKEND.compile(lowered(lambda x, w: F.matmul(x, w) + 1, x, w))
@@ -65,7 +63,7 @@ class TestKernels:
         near(given[which], want, "float32", np.abs(x).astype(np.float64) @ np.abs(w) + 1)
 
     @MODES
-    def test_views(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_matmul_kernels_take_views(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
         choose(mode, monkeypatch)
         x, w = numbers((60, 90), "float32", 0)[::2, ::-1].T, numbers((30, 50), "float32", 1)[:, ::2]
         graph = lowered(lambda x, w: F.matmul(x * 2, w) + 1, x, w)
@@ -74,7 +72,7 @@ class TestKernels:
         near(found, wide + 1, "float32", 2 * np.abs(x).astype(np.float64) @ np.abs(w) + 1)
 
     @MODES
-    def test_constants_and_places(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_matmul_kernels_with_constants_and_iota(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Arrays that the graph holds are operands, an iota is where its elements are."""
         from mgb.ops.primitives import iota
 
@@ -118,7 +116,7 @@ class TestKernels:
         np.testing.assert_allclose(arrays[4], self.W * 9, rtol=1e-6)
         assert BACKEND.save(a) is not None
 
-    def test_a_group_is_taken_apart_whatever_lowering_merges(self) -> None:
+    def test_shared_cast_is_duplicated_into_each_part(self) -> None:
         """One cast serves an operand and the rest: each part has it."""
         x = numbers((20, 20), "float16", 0)
         parts = Parts(lowered(lambda x: F.matmul(x, x) + x, x))
@@ -141,7 +139,7 @@ class TestMeasured:
         monkeypatch.setenv(products.USE, "measured")
         monkeypatch.setattr(BACKEND, "device", BACKEND.device)
 
-    def test_the_faster_way_serves_and_is_kept(self) -> None:
+    def test_faster_variant_is_used_and_cached(self) -> None:
         first = Counting(1.0, 0.9, 0.5)
         self.run(first)
         assert first.asked >= 4 and first.multiplied == 1, "the library's product was tried, and no more"
@@ -153,25 +151,23 @@ class TestMeasured:
         self.run(third, m=400)  # of another size
         assert third.asked >= 4 and third.multiplied == 2
 
-    def test_one_that_is_hardly_faster_does_not_serve(self) -> None:
+    def test_slightly_faster_kernel_is_not_used(self) -> None:
         device = Counting(1.0, *[0.98] * 9)
         self.run(device)
         assert device.multiplied == 2
 
-    def test_tiles_that_do_not_fit_are_left_out(self) -> None:
+    def test_tiles_that_do_not_fit_are_skipped(self) -> None:
         device = Counting(1.0, *[None] * 9)
         self.run(device)
         assert device.multiplied == 2
 
-    def test_without_a_clock_or_when_it_is_switched_off_the_library_serves(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_library_is_used_if_measuring_is_disabled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(tuning.SETTING, "0")
         device = Counting(1.0, 0.1)
         self.run(device)
         assert (device.asked, device.multiplied) == (0, 1)
 
-    def test_inputs_that_are_written_over_are_measured_with_their_values(self) -> None:
+    def test_measuring_preserves_overwritten_inputs(self) -> None:
         BACKEND.device = Counting(1.0, 0.5)
         x = numbers((40, 40), "float32", 0)
         given = x.copy()
@@ -179,7 +175,7 @@ class TestMeasured:
         near(given, x.astype(np.float64) @ x + 1, "float32", np.abs(x).astype(np.float64) @ np.abs(x) + 1)
 
 
-def test_a_file_with_kernels_of_products_is_loaded_whatever_the_setting_is(
+def test_exported_matmul_kernels_load_under_every_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(BACKEND), "target", lambda self: "sm_90")

@@ -37,7 +37,7 @@ def kernels_of(text: str) -> list[str]:
 class TestTraced:
     @MODES
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-    def test_a_layer(self, dtype: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_fused_layer_matches_numpy(self, dtype: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
         choose(mode, monkeypatch)
         x, w, b = numbers((37, 50), dtype, 0), numbers((50, 21), dtype, 1), numbers((21,), dtype, 2)
         found, text = traced(layer, x, w, b)
@@ -51,7 +51,7 @@ class TestTraced:
         assert "contract" not in text
 
     @MODES
-    def test_a_residual_a_prologue_and_a_transposed_weight(
+    def test_residual_prologue_and_transposed_weight(
         self, mode: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         choose(mode, monkeypatch)
@@ -73,7 +73,7 @@ class TestTraced:
 
     @MODES
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-    def test_casts_before_the_product(self, dtype: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_casts_before_matmul(self, dtype: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
         choose(mode, monkeypatch)
         x, w = numbers((20, 30), "float32", 0), numbers((30, 40), "float32", 1)
 
@@ -98,7 +98,7 @@ class TestTraced:
         near(found, left @ right + 1, "float16", np.abs(left) @ np.abs(right) + 1, left @ right)
         assert "tl.full((), 0, tl.float16))" in text
 
-    def test_a_float32_product_of_16_bit_numbers_is_not_rounded_to_16_bits(
+    def test_float32_matmul_of_16_bit_values_is_not_rounded_to_16_bits(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         x, w = (numbers(s, "float16", i) * np.float16(100) for i, s in enumerate([(20, 300), (300, 20)]))
@@ -111,7 +111,9 @@ class TestTraced:
 
     @MODES
     @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 40, 5), (17, 1, 5), (64, 3, 1), (130, 70, 129)])
-    def test_sizes(self, sizes: tuple[int, int, int], mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_matmul_of_various_sizes(
+        self, sizes: tuple[int, int, int], mode: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         choose(mode, monkeypatch)
         m, k, n = sizes
         x, w = numbers((m, k), "float32", 0), numbers((k, n), "float32", 1)
@@ -136,7 +138,7 @@ class TestTraced:
                 want = np.maximum(wide[0] @ wide[1] + wide[2], 0)
                 near(found, want, "float32", np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(wide[2]))
 
-    def test_several_results_of_a_product(self) -> None:
+    def test_several_outputs_of_a_matmul(self) -> None:
         x, w = numbers((20, 30), "float32", 0), numbers((30, 40), "float32", 1)
         f = trace(lambda x, w: ((y := F.matmul(x, w)), F.relu(y), y * 2 < 1), backend=BACKEND.name)
         y, positive, small = (t.numpy() for t in f(mgb.Tensor(x), mgb.Tensor(w)))
@@ -144,7 +146,9 @@ class TestTraced:
         np.testing.assert_array_equal(positive, np.maximum(y, 0))
         np.testing.assert_array_equal(small, y * 2 < 1)
 
-    def test_a_network_learns_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_training_losses_do_not_depend_on_the_matmul_setting(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Forward, backward and update, with products and what stands around them in kernels."""
 
         def losses(use: str) -> list[float]:
@@ -173,7 +177,7 @@ class TestTraced:
 
 
 class TestClaims:
-    def test_nothing_is_claimed_unless_the_user_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_matmul_is_not_claimed_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(products.USE)
         assert Kind.CONTRACT not in BACKEND.traits.kinds and not BACKEND.traits.products
         assert not Triton.traits.products and BACKEND.version() == text_version()
@@ -181,7 +185,7 @@ class TestClaims:
         _, text = traced(layer, x, w, b)
         assert "tl.dot" not in text and "is of kind contract" in text
 
-    def test_kernels_of_other_settings_are_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_version_depends_on_the_matmul_settings(self, monkeypatch: pytest.MonkeyPatch) -> None:
         versions = set()
         for use in products.USES:
             for precision in products.PRECISIONS:
@@ -190,12 +194,12 @@ class TestClaims:
                 versions.add(BACKEND.version())
         assert len(versions) == 5
 
-    def test_the_precision_is_the_users(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_precision_setting_is_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(products.PRECISION, "tf32")
         x = numbers((8, 8), "float32", 0)
         assert 'input_precision="tf32"' in traced(lambda x: F.matmul(x, x) + 1, x)[1]
 
-    def test_a_setting_that_is_unknown_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unknown_setting_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert products.problem() is None
         monkeypatch.setenv(products.PRECISION, "fast")
         assert products.problem() == (
@@ -206,7 +210,7 @@ class TestClaims:
         assert "never, measured, always; unset MGB_TRITON_MATMUL" in str(products.problem())
         assert not BACKEND.traits.products
 
-    def test_integers_and_float64_are_the_librarys(self) -> None:
+    def test_integer_and_float64_matmul_use_the_library(self) -> None:
         for dtype in ("int32", "float64"):
             x = np.arange(16).reshape(4, 4).astype(dtype)
             found, text = traced(lambda x: F.matmul(x, x) + 1, x)

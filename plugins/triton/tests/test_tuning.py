@@ -48,17 +48,17 @@ def wanted(x: np.ndarray) -> np.ndarray:
 X = np.arange(5000, dtype=np.float32)
 
 
-def test_the_fastest_serves() -> None:
+def test_fastest_variant_is_used() -> None:
     rule = chosen(Interpreter(), X)
     found = chosen(Timed(1.0, 0.9, 0.5, 0.8), X)
     assert found != rule and found.warps == 2 * rule.warps
 
 
-def test_one_that_is_hardly_faster_does_not() -> None:
+def test_slightly_faster_variant_is_not_used() -> None:
     assert chosen(Timed(1.0, 0.99, 0.98, 0.975, 0.98), X) == chosen(Interpreter(), X)
 
 
-def test_nothing_is_measured_in_a_stream_that_captures() -> None:
+def test_nothing_is_measured_during_stream_capture() -> None:
     """Events are no work for a graph; what is chosen then is not remembered."""
     device = Timed(1.0, 0.9, 0.5, 0.8)
     device.is_capturing = lambda: True  # type: ignore[method-assign]
@@ -67,16 +67,16 @@ def test_nothing_is_measured_in_a_stream_that_captures() -> None:
     assert chosen(Timed(1.0, 0.9, 0.5, 0.8), X).warps == 2 * rule.warps
 
 
-def test_one_that_does_not_fit_is_left_out() -> None:
+def test_variant_that_does_not_fit_is_skipped() -> None:
     assert chosen(Timed(None, None, 0.5), X).warps == 2 * chosen(Interpreter(), X).warps
 
 
-def test_none_that_fits_leaves_the_rule() -> None:
+def test_rule_is_used_if_no_variant_fits() -> None:
     assert chosen(Timed(*[None] * 9), X) == chosen(Interpreter(), X)
 
 
 @pytest.mark.parametrize("shape", [(40, 300), (3, 20_000)])
-def test_every_candidate_is_right(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_candidate_is_correct(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(config.CACHE.name, "0")
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32) + 3
     for which in range(5):
@@ -86,7 +86,7 @@ def test_every_candidate_is_right(shape: tuple[int, int], monkeypatch: pytest.Mo
         chosen(Timed(*times), x, sums)
 
 
-def test_a_tile_that_turns_what_lies_across_is_tried_beside_plain_rows() -> None:
+def test_transposing_tile_is_tried_next_to_plain_rows() -> None:
     x = np.random.default_rng(0).normal(size=(700, 40)).astype(np.float32).T
     tall = set()
     for seconds in ([1.0, 2.0, 2.0, 2.0], [2.0, 2.0, 2.0, 1.0]):
@@ -100,7 +100,7 @@ def test_a_tile_that_turns_what_lies_across_is_tried_beside_plain_rows() -> None
     assert tall == {1, 16}
 
 
-def test_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuning_result_is_cached_per_size(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Timed(1.0, 0.5), Timed()
     found = chosen(first, X)
     tuning._known.clear()  # as in another process
@@ -111,7 +111,7 @@ def test_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert third.asked > 1
 
 
-def test_inputs_that_are_written_over_keep_their_values() -> None:
+def test_measuring_preserves_overwritten_inputs() -> None:
     """What is tried writes elsewhere: a call in place runs once."""
     x = X.copy()
     graph = traced(lambda x: x * 2 + 1, x)
@@ -120,7 +120,7 @@ def test_inputs_that_are_written_over_keep_their_values() -> None:
     np.testing.assert_array_equal(x, X * 2 + 1)
 
 
-def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuning_can_be_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tuning.SETTING, "0")
     device = Timed(1.0, 0.5)
     assert chosen(device, X) == chosen(Interpreter(), X) and device.asked == 0

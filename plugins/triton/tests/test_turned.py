@@ -44,7 +44,9 @@ class TestRows(Tiles):
         ],
         ids=["whole", "whole but few", "long", "shared"],
     )
-    def test_tiles(self, shape: tuple[int, int], multiprocessors: int, holds: Any, function: Any) -> None:
+    def test_transposed_row_reductions_match_numpy(
+        self, shape: tuple[int, int], multiprocessors: int, holds: Any, function: Any
+    ) -> None:
         x = rows_of("outliers", shape).T.copy().T
         assert x.strides == (4, 4 * shape[0])
         y = np.ones_like(x, order="C")
@@ -54,14 +56,14 @@ class TestRows(Tiles):
         assert problem(found, judge(program, [x, y])[0]) is None
 
     @pytest.mark.parametrize("dtype", ["float16", "uint8", "float64", "int64"])
-    def test_other_elements(self, dtype: str) -> None:
+    def test_transposed_rows_of_other_dtypes(self, dtype: str) -> None:
         x = (np.arange(90 * 70).reshape(70, 90) % 11).astype(dtype).T
         function = lambda x: x - reduce_max(x, axis=(1,))  # noqa: E731
         (found,), variant = self.run(function, BENCH.device(4), x)
         assert variant.tall == 16
         np.testing.assert_array_equal(found, x - x.max(1, keepdims=True))
 
-    def test_rows_that_have_neighbours_are_left_alone(self) -> None:
+    def test_contiguous_rows_use_no_transposing_tiles(self) -> None:
         x = np.random.default_rng(0).normal(size=(20, 1000)).astype(np.float32)
         for y in (x, x[::-1], x[:, :1], x[:1], np.asfortranarray(x[:5])[:, ::-1][:1]):
             _, variant = self.run(lambda x, y: softmax(x * y), BENCH.device(4), x, y)
@@ -82,7 +84,7 @@ class TestSquares(Tiles):
         ],
         ids=str,
     )
-    def test_a_transposed_input(self, shape: tuple[int, ...], dtype: str) -> None:
+    def test_transposed_input_uses_square_tiles(self, shape: tuple[int, ...], dtype: str) -> None:
         x = (np.arange(np.prod(shape)) % 7).astype(dtype).reshape(shape[::-1]).T
         y = (np.arange(np.prod(shape)) % 5).astype(dtype).reshape(shape)
         (found,), variant = self.run(lambda x, y: maximum(x, y), BENCH.device(4), x, y)
@@ -90,7 +92,7 @@ class TestSquares(Tiles):
         np.testing.assert_array_equal(found, np.maximum(x, y))
 
     @pytest.mark.parametrize("seed", range(8))
-    def test_any_layout(self, seed: int) -> None:
+    def test_elementwise_kernels_of_random_layouts(self, seed: int) -> None:
         x, y, z, row, column = arrays = layout(seed)
         found, variant = self.run(
             lambda x, y, z, r, c: [x * y + r, (z - c) * x + r], BENCH.device(4), *arrays
@@ -99,7 +101,7 @@ class TestSquares(Tiles):
         np.testing.assert_array_equal(found[0], x * y + row)
         np.testing.assert_array_equal(found[1], (z - column) * x + row)
 
-    def test_numbers_of_places_and_constants(self) -> None:
+    def test_iota_and_constants_with_a_transposed_input(self) -> None:
         """An iota is where its element is; a constant is an operand that is row-major."""
         shape, word = (90, 70), np.dtype(np.float32)
         table = np.arange(90 * 70, dtype=word).reshape(shape)
@@ -109,7 +111,7 @@ class TestSquares(Tiles):
         assert variant.folded == (False, True)
         np.testing.assert_array_equal(found, table * table + 1)
 
-    def test_places_of_64_bits(self) -> None:
+    def test_offsets_beyond_32_bits(self) -> None:
         """Columns further apart than 32 bits count; nothing but they themselves has memory behind it."""
         apart = (1 << 31) // 15
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
@@ -121,20 +123,20 @@ class TestSquares(Tiles):
         np.testing.assert_array_equal(found, x + x)
 
     @pytest.mark.parametrize("shape", [(0, 40), (40, 0)])
-    def test_nothing_is_launched_for_no_elements(self, shape: tuple[int, int]) -> None:
+    def test_empty_arrays_launch_nothing(self, shape: tuple[int, int]) -> None:
         x = np.ones((40, 40), np.float32)
         graph = BENCH.traced(lambda x: x * 2, x)
         kernel = BENCH.here(BENCH.device(4)).compile(graph)
         kernel.run(np.zeros(shape, np.float32, order="F"), out=(np.zeros(shape, np.float32),))
         assert list(kernel.state.unit().plans.values()) == [None]
 
-    def test_a_block_of_few_threads_has_a_smaller_tile(self) -> None:
+    def test_block_of_few_threads_uses_a_smaller_tile(self) -> None:
         x = np.arange(90 * 70, dtype=np.float32).reshape(90, 70).T
         (found,), variant = self.run(lambda x: x * 2, limited(BENCH.device(4), 64), x)
         assert variant.threads <= 64 and not all(variant.folded)
         np.testing.assert_array_equal(found, x * 2)
 
-    def test_updates_share_launches_where_they_are_flat(self) -> None:
+    def test_joined_updates_of_plain_and_transposed_arrays(self) -> None:
         made = [np.random.default_rng(k).normal(size=(40 + k, 50)).astype(np.float32) for k in range(6)]
         turned = [np.asfortranarray(x) for x in made]
         graph = BENCH.traced(lambda p, g: p - g * 0.5, made[0], made[0])

@@ -31,7 +31,7 @@ class TestGeometry(Tiles, variants.Geometries):
     def tells(self, name: str, function: Any) -> bool:
         return function is softmax
 
-    def test_120_inputs_that_all_step_differently(self) -> None:
+    def test_120_inputs_with_different_strides(self) -> None:
         arrays = [np.full((2, 3 + k, 4 + k, 5 + k), k, np.float32)[:, :3, :4, :5] for k in range(120)]
         (found,), variant = self.run(lambda *xs: sum(xs[1:], xs[0]), BENCH.device(4), *arrays)
         assert len(variant.classes) == 120
@@ -53,7 +53,7 @@ class TestOnline(Tiles, variants.Online):
 class TestCasts(Tiles):
     @pytest.mark.parametrize("target", ["float16", "bfloat16"])
     @pytest.mark.parametrize("source", ["int32", "uint32", "int64", "uint64", "float64"])
-    def test_to_16_bits_is_rounded_once(self, source: str, target: str) -> None:
+    def test_casts_to_16_bits_round_once(self, source: str, target: str) -> None:
         """Numbers that lie so near the middle of two others that float32 takes them for it."""
         dtype = np.dtype(target)
         bits = 11 if target == "float16" else 8

@@ -7,7 +7,7 @@ from mgb import demo
 from mgb.jit import trace
 
 
-def test_the_losses_are_those_of_eager() -> None:
+def test_losses_match_eager_training() -> None:
     eager = demo.train("eager", lambda step: step, epochs=1)
     xla = demo.train("xla", lambda step: trace(step, backend="xla"), epochs=1)
     np.testing.assert_allclose(xla.losses, eager.losses, atol=demo.TOLERANCE)

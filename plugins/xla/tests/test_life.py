@@ -32,7 +32,7 @@ def descend(p: Any, g: Any) -> list[Any]:
     return [p - g * 0.5, g + 1]
 
 
-def test_results_share_nothing_and_can_be_written() -> None:
+def test_results_do_not_share_memory_and_are_writable() -> None:
     x = np.arange(6.0)
     graph = graph_of(lambda x: [x, x * 2, x, x * 2, x + 1], Spec(x.shape, x.dtype))
     backend = load_backend("xla")
@@ -48,7 +48,7 @@ def test_results_share_nothing_and_can_be_written() -> None:
             np.testing.assert_array_equal(array, want + 100 + k)
 
 
-def test_a_parameter_keeps_its_array() -> None:
+def test_updated_parameter_reuses_its_array() -> None:
     compiled = program(descend, np.ones(1000), np.ones(1000), updates={0: 0})
     owner, g = Owner(np.ones(1000)), np.ones(1000)
     seen = []
@@ -60,7 +60,7 @@ def test_a_parameter_keeps_its_array() -> None:
     assert [value for _, _, value in seen] == [0.5, 0.0, -0.5, -1.0, -1.5]
 
 
-def test_what_somebody_else_holds_is_not_taken() -> None:
+def test_array_with_other_references_is_not_donated() -> None:
     compiled = program(descend, np.ones(1000), np.ones(1000), updates={0: 0})
     owner, g = Owner(np.ones(1000)), np.ones(1000)
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_what_somebody_else_holds_is_not_taken() -> None:
     assert view[0] == -0.5 and owner.array[0] == -1.5
 
 
-def test_momenta_of_one_shape_stay_apart() -> None:
+def test_donated_arrays_of_one_shape_are_not_swapped() -> None:
     """JAX gives memory to results of the same shape in their order, which must be that of the inputs."""
 
     def step(p: Any, m: Any, q: Any) -> list[Any]:
@@ -120,7 +120,7 @@ class Failing:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
 @pytest.mark.parametrize("how", ["at once", "interrupted", "when it has taken them", "later"])
-def test_a_failing_call_leaves_no_array_without_memory(
+def test_failing_call_leaves_no_dangling_arrays(
     how: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values that XLA took are lost, which it says; others are as they were. Nothing lies on freed memory."""
@@ -151,7 +151,7 @@ def test_a_failing_call_leaves_no_array_without_memory(
 
 
 @pytest.mark.parametrize("bad", [7, -8, 1 << 40])
-def test_a_refused_index_changes_nothing(bad: int) -> None:
+def test_out_of_bounds_index_changes_nothing(bad: int) -> None:
     def step(table: Any, index: Any) -> list[Any]:
         return [table * 2, index_get(table, index, axes=(0,), place=0)]
 
@@ -167,7 +167,7 @@ def test_a_refused_index_changes_nothing(bad: int) -> None:
     assert (owner.array == 16).all() and (rows == 8).all()
 
 
-def test_the_adopted_keep_their_owner() -> None:
+def test_adopted_array_keeps_its_owner_alive() -> None:
     source = np.arange(10.0)
     array = adopt(source.ctypes.data, (2, 5), source.dtype, source)
     view = array[1:, ::2]
@@ -186,7 +186,7 @@ def test_transposed_and_read_only_arguments() -> None:
     np.testing.assert_array_equal(compiled.run(np.asfortranarray(a), b[:, ::-1])[0], a @ b[:, ::-1])
 
 
-def test_a_training_step_is_found_on_disk(tmp_path: Path) -> None:
+def test_training_step_is_loaded_from_the_disk_cache(tmp_path: Path) -> None:
     script = """
         from mgb.executor import kernels
         p, g = np.ones(100), np.ones(100)
@@ -199,7 +199,7 @@ def test_a_training_step_is_found_on_disk(tmp_path: Path) -> None:
     assert new_process(script, tmp_path).strip() == "0 1 -1.0 1"
 
 
-def test_a_loaded_kernel_is_saved_whole() -> None:
+def test_loaded_kernel_can_be_saved_again() -> None:
     """XLA leaves the machine code out when it writes what it has loaded."""
     x, w = np.ones((4, 3), np.float32), np.ones((3, 2), np.float32)
     backend = load_backend("xla")
@@ -213,7 +213,7 @@ def test_a_loaded_kernel_is_saved_whole() -> None:
         np.testing.assert_array_equal(kernel.results(x, w)[0], x @ w)
 
 
-def test_what_jax_has_in_a_cache_of_its_own(tmp_path: Path) -> None:
+def test_jax_compilation_cache_does_not_break_saving(tmp_path: Path) -> None:
     """The user's cache may give JAX an executable that cannot be written again."""
     script = f"""
         import jax
@@ -230,7 +230,7 @@ def test_what_jax_has_in_a_cache_of_its_own(tmp_path: Path) -> None:
         assert new_process(script, tmp_path / cache).split()[0] == "4.0"
 
 
-def test_what_cannot_be_written_is_not_kept() -> None:
+def test_kernel_runs_whether_or_not_it_can_be_saved() -> None:
     backend, x = load_backend("xla"), np.array([3.0, 1.0, 2.0])
     graph = graph_of(lambda x: argsort_(x, axis=0, descending=False), Spec(x.shape, x.dtype))
     kernel = backend.compile(lower(graph, backend.traits))
@@ -240,7 +240,7 @@ def test_what_cannot_be_written_is_not_kept() -> None:
         np.testing.assert_array_equal(again.results(x)[0], [1, 2, 0])
 
 
-def test_donation_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_donation_can_be_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = np.ones(1001), np.ones(1001)
     assert len(program(descend, *arrays, updates={0: 0}).kernels[0].replaces) == 1
     monkeypatch.setenv("MGB_XLA_DONATE", "0")
@@ -256,7 +256,7 @@ def test_donation_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
         program(descend, *arrays, updates={0: 0})
 
 
-def test_the_halves_of_a_cast_stay(tmp_path: Path) -> None:
+def test_float16_cast_round_trip_is_not_removed(tmp_path: Path) -> None:
     x = np.linspace(-3, 3, 50, dtype=np.float32)
     (y,) = program(lambda x: exp(x.astype("float16").astype("float32")), x).run(x)
     want = np.exp(x.astype(np.float16).astype(np.float64))

@@ -206,7 +206,7 @@ def run(folder: Path, text: str, devices: int = 4, *arguments: str) -> subproces
     [VALUES, GRADIENTS, TRAINING.replace("STEPS", "44"), REFUSALS],
     ids=["values", "gradients", "training", "refusals"],
 )
-def test_devices_of_a_process(tmp_path: Path, text: str) -> None:
+def test_mesh_programs_on_devices_of_one_process(tmp_path: Path, text: str) -> None:
     process = run(tmp_path, text, 4, str(tmp_path / "file"))
     said, _ = process.communicate(timeout=240)
     assert process.returncode == 0, said
@@ -222,7 +222,7 @@ n = len(jax.devices("cpu"))
 """
 
 
-def test_devices_of_a_job_of_jax(tmp_path: Path) -> None:
+def test_mesh_training_on_a_multi_process_jax_job(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -91,7 +91,9 @@ GROUPED: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", GROUPED)
 @pytest.mark.parametrize(("groups", "convolutions"), [(24, 0), (3, 3)], ids=["narrow", "wide"])
-def test_xla_is_asked_for_no_convolution_in_groups(name: str, groups: int, convolutions: int) -> None:
+def test_grouped_convolutions_are_lowered_without_group_count(
+    name: str, groups: int, convolutions: int
+) -> None:
     """It takes the time of all channels with all others for them."""
     x, w, g = (whole(s, np.float32) for s in ((2, 24, 6, 6), (24, 24 // groups, 3, 3), (2, 24, 6, 6)))
     (kernel,) = program(lambda *xs: GROUPED[name](*xs, groups=groups, **SQUARE), x, w, g).kernels
@@ -100,7 +102,7 @@ def test_xla_is_asked_for_no_convolution_in_groups(name: str, groups: int, convo
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_convolutions_of_single_channels_are_as_near_as_float32_goes(name: str) -> None:
+def test_depthwise_convolutions_are_accurate_to_float32(name: str) -> None:
     draw = np.random.default_rng(0).standard_normal
     arrays = [draw(shape).astype(np.float32) for shape in ((16, 6, 32, 32), (6, 1, 3, 3), (16, 6, 32, 32))]
     wide = [a.astype(np.float64) for a in arrays]
@@ -118,7 +120,7 @@ POOLINGS = [
 
 
 @pytest.mark.parametrize(("size", "kernel", "stride", "padding"), POOLINGS, ids=str)
-def test_maximum_of_windows(size: Any, kernel: Any, stride: Any, padding: Any) -> None:
+def test_max_pooling_and_its_gradients(size: Any, kernel: Any, stride: Any, padding: Any) -> None:
     window = {"kernel": kernel, "stride": stride, "padding": padding}
     x = whole((2, 3, *size), most=2)  # many ties
     x[0, 0, 3, 3] = np.nan
@@ -131,7 +133,9 @@ def test_maximum_of_windows(size: Any, kernel: Any, stride: Any, padding: Any) -
 
 @pytest.mark.parametrize("counts", [True, False])
 @pytest.mark.parametrize(("size", "kernel", "stride", "padding"), POOLINGS, ids=str)
-def test_average_of_windows(size: Any, kernel: Any, stride: Any, padding: Any, counts: bool) -> None:
+def test_average_pooling_and_its_gradient(
+    size: Any, kernel: Any, stride: Any, padding: Any, counts: bool
+) -> None:
     window = {"kernel": kernel, "stride": stride, "padding": padding, "count_padding": counts}
     x = whole((2, 3, *size))
     (y,) = eagerly(lambda x: avg_pool2d(x, **window), x)
@@ -139,7 +143,7 @@ def test_average_of_windows(size: Any, kernel: Any, stride: Any, padding: Any, c
     check(lambda g: avg_pool2d_grad(g, size=size, **window), whole(y.shape, seed=1), rtol=1e-14)
 
 
-def test_adaptive_average() -> None:
+def test_adaptive_average_pooling_and_its_gradient() -> None:
     check(lambda x: adaptive_avg_pool2d(x, size=(3, 4)), whole((2, 3, 7, 9)), rtol=1e-14)
     check(lambda g: adaptive_avg_pool2d_grad(g, size=(7, 9)), whole((2, 3, 3, 4)), rtol=1e-14)
 
@@ -156,7 +160,7 @@ INDICES = [
 
 @pytest.mark.parametrize("kind", ["int32", "int64", "uint8", "int8", "uint64"])
 @pytest.mark.parametrize("case", INDICES, ids=str)
-def test_indices(case: Any, kind: str) -> None:
+def test_index_get_set_and_add(case: Any, kind: str) -> None:
     shape, axes, place, shapes = case
     x = whole(shape)
     indices = []
@@ -173,7 +177,7 @@ def test_indices(case: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_one_index_for_each_element(axis: int) -> None:
+def test_gather_scatter_and_scatter_add(axis: int) -> None:
     x, value = whole((4, 5, 6)), whole((3, 4, 2), seed=1)
     index = np.random.default_rng(0).integers(-3, 3, (3, 4, 2)).astype(np.int32)
     check(lambda x, i: gather_(x, i, axis=axis), x, index)
@@ -181,7 +185,7 @@ def test_one_index_for_each_element(axis: int) -> None:
     check(lambda x, v, i: scatter_add_(x, v, i, axis=axis), x, value, index)
 
 
-def test_the_last_of_two_assignments_stays() -> None:
+def test_last_of_repeated_index_assignments_wins() -> None:
     x, value = np.zeros(10), np.arange(1000.0)
     index = np.random.default_rng(0).integers(0, 10, 1000).astype(np.int32)
     check(lambda x, v, i: index_set(x, v, i, axes=(0,), place=0), x, value, index)
@@ -189,7 +193,7 @@ def test_the_last_of_two_assignments_stays() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint64", "bool"])
 @pytest.mark.parametrize("descending", [False, True])
-def test_order(dtype: str, descending: bool) -> None:
+def test_argsort_argtopk_and_argmax(dtype: str, descending: bool) -> None:
     x = whole((5, 40, 3), most=6)
     if "float" in dtype:
         x[1, 3:6] = np.nan
@@ -206,13 +210,13 @@ def test_order(dtype: str, descending: bool) -> None:
             check(lambda x, a=axis: order.argmax_(x, axis=(a,)), x)
 
 
-def test_running_sums() -> None:
+def test_cumulative_sums() -> None:
     for axis in (0, 1):
         check(lambda x, a=axis: order.cumsum_(x, axis=a), whole((40, 7)))
         check(lambda x, a=axis: order.cumsum_(x, axis=a), whole((40, 7), np.int8, most=100))
 
 
-def test_moves() -> None:
+def test_layout_ops() -> None:
     x = whole((4, 6, 5))
     window = ((1, 4, 2), (5, 0, -2), (4, -1, -1))
     counts = (2, 3, 5)
@@ -224,7 +228,7 @@ def test_moves() -> None:
     check(lambda x: broadcast_to(x, shape=(3, 4, 6, 5)) * 2, whole((4, 1, 5)))
 
 
-def test_draws_have_the_same_bits() -> None:
+def test_random_draws_match_eager_bits() -> None:
     from mgb import random
     from mgb.jit import trace
 
@@ -239,7 +243,7 @@ def test_draws_have_the_same_bits() -> None:
     assert all(np.array_equal(g, w) for g, w in zip(got, want, strict=True))
 
 
-def test_a_convolutional_step_is_one_program() -> None:
+def test_convolutional_training_step_is_one_program() -> None:
     x, w, v = (
         whole((2, 3, 8, 8), np.float32),
         whole((4, 3, 3, 3), np.float32, 1),

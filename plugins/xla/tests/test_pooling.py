@@ -51,7 +51,7 @@ def maxima(window: Window) -> Callable[..., list[Any]]:
 
 @settings(max_examples=5)
 @given(windows(), st.integers(0, 2**32 - 1))
-def test_the_gradient_of_the_maximum_goes_to_the_first_one(case: Any, seed: int) -> None:
+def test_max_pooling_gradient_goes_to_the_first_maximum(case: Any, seed: int) -> None:
     size, window = case
     random = np.random.default_rng(seed)
     values = np.array([-np.inf, -np.inf, -1.0, -0.0, 0.0, 1.0, np.inf, np.nan])
@@ -66,7 +66,7 @@ def test_the_gradient_of_the_maximum_goes_to_the_first_one(case: Any, seed: int)
 
 @settings(max_examples=5)
 @given(windows(), st.booleans())
-def test_the_gradient_of_the_mean_is_its_transpose(case: Any, counts: bool) -> None:
+def test_average_pooling_gradient_is_its_transpose(case: Any, counts: bool) -> None:
     size, window = case
     x = whole((2, 2, *size))
     (y,) = eagerly(lambda x: avg_pool2d(x, count_padding=counts, **window), x)
@@ -82,7 +82,7 @@ def test_the_gradient_of_the_mean_is_its_transpose(case: Any, counts: bool) -> N
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint8", "int64"])
-def test_the_maximum_in_each_dtype(dtype: str) -> None:
+def test_max_pooling_in_each_dtype(dtype: str) -> None:
     window = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 1)}
     x = np.abs(whole((2, 3, 8, 9), most=3)).astype(dtypes.as_dtype(dtype))
     (y,) = eagerly(lambda x: max_pool2d(x, **window), x)
@@ -113,7 +113,7 @@ GROWING: dict[str, Callable[[int], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_the_program_does_not_grow_with_the_window(name: str) -> None:
+def test_program_does_not_grow_with_the_window(name: str) -> None:
     texts = []
     for d in (8, 16):
         compiled = program(_gradient(GROWING[name](d)), whole((2, 3, d, d), np.float32))

@@ -76,7 +76,7 @@ OURS = SimpleNamespace(stack=F.stack, concatenate=F.concat, where=F.where, floor
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_bits_are_those_of_numpy(dtype: str) -> None:
+def test_bits_match_numpy(dtype: str) -> None:
     kind = np.dtype(dtype).type
     draw = np.random.default_rng(0).standard_normal
     arrays = [draw(shape).astype(dtype) for shape in ((50, 60), (50, 60), (50, 1))]
@@ -93,7 +93,7 @@ def test_the_bits_are_those_of_numpy(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_product_that_overflows_does_so_before_it_is_added(dtype: str) -> None:
+def test_product_overflows_before_the_addition(dtype: str) -> None:
     most = float(np.finfo(dtype).max)
     a = np.array([most, most, most, 0.0, -0.0, 1.0], dtype)
     b = np.array([2.0, 2.0, -2.0, -1.0, 1.0, np.nan], dtype)
@@ -115,7 +115,7 @@ def test_a_product_that_overflows_does_so_before_it_is_added(dtype: str) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums_of_squares_are_as_near_as_those_of_numpy(dtype: str) -> None:
+def test_sums_of_squares_are_as_accurate_as_numpy(dtype: str) -> None:
     """XLA may leave their products as they are; NumPy rounds each, and the sum, by half a unit at most."""
     draw = np.random.default_rng(2).standard_normal
     x = draw((3000, 2)).astype(dtype)
@@ -133,7 +133,7 @@ def test_sums_of_squares_are_as_near_as_those_of_numpy(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "count"), [("float32", 1 << 20), ("float64", 1 << 14)])
-def test_remainders_of_numbers_of_any_bits(dtype: str, count: int) -> None:
+def test_mod_and_floor_div_of_any_float_bits(dtype: str, count: int) -> None:
     """Also next to multiples of the divisor, and the largest quotients.
 
     What is not normal is 0, and the sign of 0 is the divisor's.
@@ -158,7 +158,7 @@ def test_remainders_of_numbers_of_any_bits(dtype: str, count: int) -> None:
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="an option of x86-64 alone")
-def test_remainders_where_products_and_sums_are_rounded_apart(tmp_path: Path) -> None:
+def test_mod_is_exact_without_fma_instructions(tmp_path: Path) -> None:
     """As on processors that have no instruction for both."""
     found = new_process(
         """
@@ -179,7 +179,7 @@ def test_remainders_where_products_and_sums_are_rounded_apart(tmp_path: Path) ->
     assert found.split() == ["True", "True"]
 
 
-def test_what_a_product_lost() -> None:
+def test_fma_recovers_the_rounding_error_of_a_product() -> None:
     """In float64 the product of two float32 is exact, and so is the rest of its rounding."""
     draw = np.random.default_rng(1).standard_normal
     a, b = (draw(4000).astype(np.float32) for _ in range(2))

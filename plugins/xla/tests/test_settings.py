@@ -7,7 +7,7 @@ from pathlib import Path
 from xla_helpers import new_process
 
 
-def test_jax_used_before_gets_a_warning_and_right_results(tmp_path: Path) -> None:
+def test_earlier_use_of_jax_gives_a_warning_and_correct_results(tmp_path: Path) -> None:
     script = """
         import jax, jax.numpy as jnp
         jnp.ones(3) + 1
@@ -35,7 +35,7 @@ def test_jax_keeps_its_own_settings(tmp_path: Path) -> None:
     assert new_process(script, tmp_path).split() == ["float32", "False", "None", "float64", "True"]
 
 
-def test_jax_is_not_imported_before_a_kernel_is_wanted(tmp_path: Path) -> None:
+def test_jax_is_not_imported_before_a_kernel_is_needed(tmp_path: Path) -> None:
     script = """
         import sys
         from mgb.plugins import load_backend
@@ -45,7 +45,7 @@ def test_jax_is_not_imported_before_a_kernel_is_wanted(tmp_path: Path) -> None:
     assert new_process(script, tmp_path).strip() == "False"
 
 
-def test_settings_of_the_user_change_no_result(tmp_path: Path) -> None:
+def test_jax_settings_of_the_user_change_no_result(tmp_path: Path) -> None:
     """Whenever JAX gets another setting: 64-bit dtypes stay, NaN is a value, whole programs are compiled."""
     script = """
         import jax
@@ -82,7 +82,7 @@ def test_settings_of_the_user_change_no_result(tmp_path: Path) -> None:
     assert len(new_process(script, tmp_path).split()) == 8
 
 
-def test_jax_may_have_been_told_of_another_platform(tmp_path: Path) -> None:
+def test_jax_platforms_without_cpu_is_reported(tmp_path: Path) -> None:
     """The CPU is always there, unless JAX is told to leave it out: then it says which variable did so."""
     script = """
         from mgb.errors import BackendUnavailableError
@@ -96,7 +96,7 @@ def test_jax_may_have_been_told_of_another_platform(tmp_path: Path) -> None:
     assert "JAX_PLATFORMS='tpu' leaves out the CPU; set JAX_PLATFORMS='tpu,cpu'" in said
 
 
-def test_memory_of_a_gpu_is_not_taken_at_once(tmp_path: Path) -> None:
+def test_gpu_memory_is_not_preallocated_by_default(tmp_path: Path) -> None:
     script = """
         import os
         x = np.ones(3)
@@ -108,7 +108,7 @@ def test_memory_of_a_gpu_is_not_taken_at_once(tmp_path: Path) -> None:
     assert told.strip() == "true"  # what the user said stays
 
 
-def test_an_unknown_version_of_jax_is_used_and_named(tmp_path: Path) -> None:
+def test_untested_jax_version_is_used_and_logged(tmp_path: Path) -> None:
     script = """
         import logging, jax
         from mgb_xla import client
@@ -147,13 +147,13 @@ FORK = """
 """
 
 
-def test_a_forked_process_is_told(tmp_path: Path) -> None:
+def test_forked_process_raises_after_xla_ran(tmp_path: Path) -> None:
     """Threads of XLA do not come along: calls and compilations would wait for ever."""
     said = new_process(FORK, tmp_path).split("\n")
     assert said[:3] == ["ForkedProcessError True True"] * 2 + ["3.0"]
 
 
-def test_a_process_forked_before_xla_ran_is_free(tmp_path: Path) -> None:
+def test_process_forked_before_xla_ran_works(tmp_path: Path) -> None:
     script = """
         import os, signal
         from mgb.plugins import load_backend

@@ -63,7 +63,7 @@ def is_right(got: np.ndarray, want: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
-def test_functions_of_numbers_of_all_binades(dtype: str) -> None:
+def test_functions_are_correct_in_all_binades(dtype: str) -> None:
     x = binades(dtype)
     results = program(lambda x: [apply(OPS[name], x) for name in FUNCTIONS], x).run(x)
     for name, got in zip(FUNCTIONS, results, strict=True):
@@ -75,7 +75,7 @@ def test_functions_of_numbers_of_all_binades(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_powers_of_numbers_of_all_binades(dtype: str) -> None:
+def test_powers_are_correct_in_all_binades(dtype: str) -> None:
     """A subnormal base is itself or 0, never the number that its bits would be."""
     exponents = np.array([0.75, -0.5, 1e-5, 0.25, -0.0078125, 1.0, 3.0], dtype)
     a, b = (np.ascontiguousarray(g.ravel()) for g in np.meshgrid(np.abs(binades(dtype)), exponents))
@@ -86,7 +86,7 @@ def test_powers_of_numbers_of_all_binades(dtype: str) -> None:
     assert right.all(), (a[~right][:5], b[~right][:5], got[~right][:5])
 
 
-def test_what_the_pages_say() -> None:
+def test_subnormals_behave_as_documented() -> None:
     """A number below the smallest normal one counts as 0; what moves it keeps it."""
     x = np.array([1e-40, -1e-40, 2.0], np.float32)
 

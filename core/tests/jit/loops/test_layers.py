@@ -22,7 +22,7 @@ X = R.normal(size=(20, 3, 4)).astype(np.float32)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
-def test_long_sequences_as_torch(name: str) -> None:
+def test_long_sequences_match_torch(name: str) -> None:
     torch = pytest.importorskip("torch")
     ours, theirs = (
         getattr(M, name)(4, 5, 2, bidirectional=True),
@@ -56,7 +56,7 @@ def test_long_sequences_as_torch(name: str) -> None:
             np.testing.assert_allclose(ours_grad.numpy(), parameter.grad.numpy(), rtol=2e-3, atol=2e-4)
 
 
-def test_a_long_sequence_is_one_op_and_mixes_precisions() -> None:
+def test_long_sequence_is_one_scan_and_supports_autocast() -> None:
     layer = M.LSTM(4, 5)
     run = trace(lambda x: layer(x)[0], symbolic=True)
     run(mgb.tensor(X))
@@ -66,7 +66,7 @@ def test_a_long_sequence_is_one_op_and_mixes_precisions() -> None:
     np.testing.assert_allclose(mixed.numpy().astype(np.float32), layer(mgb.tensor(X))[0].numpy(), atol=5e-2)
 
 
-def test_unrolled_is_the_same() -> None:
+def test_unrolled_graph_gives_the_same_results() -> None:
     def program(x: Any, xs: Any) -> Any:
         (a, n), ys = scan(lambda c, r: ((np.sin(c[0]) + r, c[1] + 1), c[0] * r), (x, 0), xs, reverse=True)
         return [a, n, ys, fori_loop(0, 3, lambda i, v: fori_loop(0, i * 0 + 2, lambda j, w: w * x, v), x)]
@@ -82,7 +82,7 @@ def test_unrolled_is_the_same() -> None:
         np.testing.assert_allclose(found, true, rtol=1e-5)
 
 
-def test_a_python_loop_of_many_steps_warns() -> None:
+def test_long_python_loop_warns() -> None:
     @trace(symbolic=True)
     def unrolled_loop(x: Any) -> Any:
         for _ in range(1000):

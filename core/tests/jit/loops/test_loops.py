@@ -117,7 +117,7 @@ DIRECTIONS = [R.normal(size=a.shape) for a in (W, H, XS)]
 
 
 @pytest.mark.parametrize("name", SCANS)
-def test_derivatives_are_those_of_jax(name: str) -> None:
+def test_derivatives_match_jax(name: str) -> None:
     ours, theirs = both(SCANS[name])
     every = jax.jit(lambda *a: (*jax.jvp(theirs, a, tuple(DIRECTIONS)), jax.grad(theirs, (0, 1, 2))(*a)))
     mine = mgb.jvp(ours, tensors(), doubles(DIRECTIONS)), mgb.grad(ours, (0, 1, 2))(*tensors())
@@ -126,7 +126,7 @@ def test_derivatives_are_those_of_jax(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["branches", "steps"])
-def test_second_derivatives(name: str) -> None:
+def test_second_derivatives_match_jax(name: str) -> None:
     ours, theirs = (lambda h, f=f, a=a: f(a[0], h, a[2]) for f, a in
                     zip(both(SCANS[name]), (tensors(), arrays()), strict=True))  # fmt: skip
     squared = jax.grad(lambda h: (jax.grad(theirs)(h) ** 2).sum())
@@ -134,7 +134,7 @@ def test_second_derivatives(name: str) -> None:
     close(mine, jax.jit(lambda h: (jax.hessian(theirs)(h), squared(h)))(H))
 
 
-def test_while_loop_has_tangents() -> None:
+def test_while_loop_supports_jvp_but_not_grad() -> None:
     ours, theirs = both(growth)
     close(mgb.jvp(ours, tensors(), doubles(DIRECTIONS)), jax.jvp(theirs, arrays(), tuple(DIRECTIONS)))
     with pytest.raises(NoGradientError, match=r"scan, or fori_loop"):
@@ -155,7 +155,7 @@ BATCHED: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", BATCHED)
-def test_vmap(name: str) -> None:
+def test_vmap_matches_jax(name: str) -> None:
     ours = mgb.vmap(lambda v: BATCHED[name](np, mjit, v))(mgb.tensor(ROWS, dtype="float64"))
     theirs = jax.vmap(lambda v: BATCHED[name](jnp, jax.lax, v))(ROWS)
     close(ours if isinstance(ours, tuple) else [ours], theirs)
@@ -170,7 +170,7 @@ MODES = [
 
 
 @pytest.mark.parametrize(("options", "name"), MODES, ids=str)
-def test_traced(options: dict[str, Any], name: str) -> None:
+def test_traced_loops_match_eager(options: dict[str, Any], name: str) -> None:
     """Judged by eager code, which is judged above."""
     both_ways = mgb.value_and_grad(both(SCANS[name])[0], (0, 1, 2))
     traced, (wanted, gradients) = trace(both_ways, **options), both_ways(*tensors())
@@ -179,7 +179,7 @@ def test_traced(options: dict[str, Any], name: str) -> None:
         close([value, *found], [t.numpy() for t in (wanted, *gradients)])
 
 
-def test_while_traced() -> None:
+def test_traced_while_loop_matches_jax() -> None:
     traced = trace(lambda *a: growth(np, mjit, *a))
     for scale in (1.0, 1.0, 0.25, 100.0):
         given = [mgb.tensor(a, dtype="float64") for a in (W, H * scale, XS)]
@@ -187,7 +187,7 @@ def test_while_traced() -> None:
     assert traced.stats()["body_runs"] == 1
 
 
-def test_parameters_outside_have_gradients() -> None:
+def test_parameters_captured_by_a_loop_body_get_gradients() -> None:
     """Found by the body, in a layer: by a GradManager, traced and not, and by partial_trace."""
     layer = mgb.module.LSTMCell(4, 3)
     xs, start = mgb.tensor(R.normal(size=(5, 2, 4))), mgb.tensor(np.zeros((2, 3)))
@@ -226,13 +226,13 @@ def manager_clear(layer: Any) -> None:
         parameter.grad = None
 
 
-def test_xla_trace() -> None:
+def test_xla_trace_of_scan_matches_jax() -> None:
     traced = mjit.xla_trace(lambda *a: SCANS["rnn"](np, mjit, *a))
     for _ in range(2):
         close([traced(*tensors())], rnn(jnp, jax.lax, *arrays()))
 
 
-def test_the_loop_is_not_unrolled() -> None:
+def test_loop_is_not_unrolled() -> None:
     """As many ops for 1,000 steps as for 2."""
     counts = []
     for length in (2, 1000):
@@ -242,7 +242,7 @@ def test_the_loop_is_not_unrolled() -> None:
     assert counts[0] == counts[1]
 
 
-def test_other_values_outside_are_seen() -> None:
+def test_changed_free_variables_of_a_loop_body_take_effect() -> None:
     """A global that a body reads is guarded; a Tensor outside is live; a length is another record."""
     scale = {"k": 2.0}
     bias = mgb.tensor([1.0, 2.0])
@@ -270,7 +270,7 @@ def test_other_values_outside_are_seen() -> None:
     check(R.normal(size=(5, 2)).astype(np.float32))
 
 
-def test_numbers_take_the_dtype_of_the_step() -> None:
+def test_python_numbers_in_the_carry_take_the_step_dtype() -> None:
     last, ys = mjit.scan(lambda c, x: (c + x, {"a": c, "none": None}), 0, mgb.tensor([1.5, 2.0]))
     assert last.dtype == np.float32 and ys["none"] is None
     np.testing.assert_allclose(ys["a"].numpy(), [0, 1.5])
@@ -307,14 +307,14 @@ BAD: list[tuple[Callable[[], Any], str]] = [
 
 @pytest.mark.parametrize(("call", "message"), BAD)
 @pytest.mark.parametrize("traced", [False, True])
-def test_errors(call: Callable[[], Any], message: str, traced: bool) -> None:
+def test_invalid_loops_raise_loop_error(call: Callable[[], Any], message: str, traced: bool) -> None:
     SEEN.clear()
     with pytest.raises(LoopError, match=message):
         (trace(call) if traced else call)()
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_bounds_that_are_tensors(bound: bool) -> None:
+def test_fori_loop_accepts_tensor_bounds(bound: bool) -> None:
     def of(lower: Any, upper: Any) -> Any:
         return mjit.fori_loop(lower, upper, lambda i, v: v * 2 + i, 1)
 
@@ -324,7 +324,7 @@ def test_bounds_that_are_tensors(bound: bool) -> None:
         assert found.item() == jax.lax.fori_loop(lower, upper, lambda i, v: v * 2 + i, 1)
 
 
-def test_errors_of_a_fori_loop_name_it() -> None:
+def test_fori_loop_errors_name_the_function() -> None:
     wide = mgb.tensor(np.ones((4, 3)), dtype="float64")
     with pytest.raises(
         LoopError, match=r"array of float64, .* float32 .* mgb\.tensor\(array, dtype='float64'\)"

@@ -103,7 +103,7 @@ def close(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_values_and_gradients(name: str) -> None:
+def test_values_and_gradients_match_jax_at_new_shapes(name: str) -> None:
     ours, theirs = both(DIFFERENTIABLE[name])
     step, judge = trace(mgb.value_and_grad(ours, (0, 1, 2))), jax.jit(jax.value_and_grad(theirs, (0, 1, 2)))
     for lengths in (*LENGTHS, ONES):
@@ -113,7 +113,7 @@ def test_values_and_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True, "opt_level": 1}])
-def test_loops_of_unknown_length(options: dict[str, Any]) -> None:
+def test_while_loop_matches_jax_at_new_shapes(options: dict[str, Any]) -> None:
     ours, theirs = both(growth)
     step = trace(**options)(ours)
     for lengths in (*LENGTHS[1:], ONES):
@@ -121,7 +121,7 @@ def test_loops_of_unknown_length(options: dict[str, Any]) -> None:
         assert step.stats()["records"] <= 1 + (lengths == ONES)
 
 
-def test_vmap_of_other_lengths() -> None:
+def test_vmap_of_scan_does_not_retrace_at_new_shapes() -> None:
     ours, theirs = both(rnn)
     step = trace(lambda w, hs, xs: mgb.vmap(lambda h: ours(w, h, xs))(hs))
     for lengths in LENGTHS[1:]:
@@ -133,7 +133,7 @@ def test_vmap_of_other_lengths() -> None:
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_layers(kind: str) -> None:
+def test_recurrent_layers_match_torch_at_new_shapes(kind: str) -> None:
     torch = pytest.importorskip("torch")
     theirs = getattr(torch.nn, kind)(5, 7, dtype=torch.float64)
     layer = getattr(M, kind)(5, 7).to("float64")
@@ -162,7 +162,7 @@ def test_layers(kind: str) -> None:
     assert step.stats()["records"] == 1
 
 
-def test_a_length_that_is_not_in_any_operand() -> None:
+def test_length_absent_from_loop_operands_is_symbolic() -> None:
     step = trace(lambda x: mjit.fori_loop(0, x.shape[0], lambda i, v: v + F.ones(x.shape[1]).sum() * i, 1.0))
     for shape in [(2, 3), (2, 3), (40, 4), (1, 7), (100, 2)]:
         wanted = 1 + shape[1] * sum(range(shape[0]))
@@ -170,14 +170,14 @@ def test_a_length_that_is_not_in_any_operand() -> None:
     assert step.stats()["records"] == 1
 
 
-def test_several_steps_at_once_and_those_that_are_left() -> None:
+def test_blocked_steps_handle_the_remainder() -> None:
     step = trace(lambda x: mjit.fori_loop(0, x.shape[0], lambda i, v: v + v * 0.01, x[0]))
     for count in (100, 100, 101, 133, 64, 99):
         np.testing.assert_allclose(step(mgb.tensor(np.ones((count, 3)))).numpy(), 1.01**count, rtol=1e-5)
     assert step.stats()["records"] == 1
 
 
-def test_what_is_kept_for_the_gradient_is_the_same_in_each_call() -> None:
+def test_values_saved_for_the_gradient_have_a_stable_order() -> None:
     """A body that runs at each call is matched against what was recorded, the order of what is kept too."""
     ours, theirs = both(nested)
     calls: list[int] = []

@@ -118,7 +118,7 @@ def traced(body: Callable[..., Any], init: Any, xs: Any, reverse: bool, **option
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize(("length", "reverse"), [(16, True), (41, False)])
-def test_as_numpy(name: str, length: int, reverse: bool) -> None:
+def test_long_loops_match_numpy(name: str, length: int, reverse: bool) -> None:
     body, init = BODIES[name]
     xs = (R.normal(size=(length, 7)) * 0.1).astype(np.float32)
     last, rows = traced(body, init, xs, reverse)
@@ -129,7 +129,7 @@ def test_as_numpy(name: str, length: int, reverse: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["pad", "stays", "wave", "rolls", "registers", "integers", "product"])
-def test_no_python_between_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_loop_runs_no_python_between_iterations(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The backend is given all of a turn; where it takes it, nothing is left for Python."""
     if type(load_backend("cpu_llvm")).repeat is mgb.backend.Backend.repeat:
         pytest.skip("CPU_LLVM has no loops in native code")
@@ -147,7 +147,7 @@ def test_no_python_between_turns(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert given
 
 
-def test_an_exception_in_a_turn_is_that_of_the_op() -> None:
+def test_exception_inside_a_loop_iteration_propagates() -> None:
     from mgb.functional import gather
 
     def body(carry: Any, x: Any) -> Any:
@@ -162,7 +162,7 @@ def test_an_exception_in_a_turn_is_that_of_the_op() -> None:
 
 
 @pytest.mark.parametrize("name", ["heat", "edges", "rolls", "wave"])
-def test_large_stencils_are_not_cut(name: str) -> None:
+def test_large_stencil_loops_match_numpy(name: str) -> None:
     body, start = BODIES[name][0], R.normal(size=(420, 430)).astype(np.float32)
     init = (start, start * 0.5) if name == "wave" else start
     ones = np.ones(7, np.float32)
@@ -174,7 +174,7 @@ def test_large_stencils_are_not_cut(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(600, 1100), (900_000,)])
-def test_large_arrays_go_block_by_block(shape: tuple[int, ...]) -> None:
+def test_loops_over_large_arrays_match_numpy(shape: tuple[int, ...]) -> None:
     """With rows in and out, an operand that is the same for all, and one for each column."""
     start = R.normal(size=shape).astype(np.float32)
     column = R.normal(size=shape[1:]).astype(np.float32)
@@ -191,7 +191,7 @@ def test_large_arrays_go_block_by_block(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_products_see_new_weights(dtype: str) -> None:
+def test_compiled_loop_sees_updated_weights(dtype: str) -> None:
     """What is kept from call to call is where arrays lie, not what they hold."""
     w = mgb.Parameter(R.normal(size=(5, 5)) * 0.3, dtype=dtype)
     start = mgb.tensor(R.normal(size=(3, 5)), dtype=dtype)
@@ -206,7 +206,7 @@ def test_products_see_new_weights(dtype: str) -> None:
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-3, atol=1e-5)
 
 
-def test_results_of_calls_are_apart() -> None:
+def test_results_of_different_calls_do_not_alias() -> None:
     """Results that live on are not written by later calls, whose operands may lie at the same place."""
     loop = trace(lambda u: fori_loop(0, 30, lambda _, v: np.cos(v + u), u))
     found, wanted = [], []
@@ -225,7 +225,7 @@ def test_results_of_calls_are_apart() -> None:
 
 @pytest.mark.parametrize("length", [64, 65, 203, 1000])
 @pytest.mark.parametrize("backend", ["CPU_LLVM", "EAGER"])
-def test_steps_of_few_ops_are_taken_together(length: int, backend: str) -> None:
+def test_loops_of_short_steps_match_numpy(length: int, backend: str) -> None:
     rate = mgb.tensor(R.normal(size=3), dtype="float64")
 
     def step(m: Any, i: Any, u: Any, v: Any, rate: Any) -> Any:

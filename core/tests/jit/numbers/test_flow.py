@@ -182,7 +182,7 @@ def a_text(x, n):
 
 @pytest.mark.parametrize("wrap", [trace, partial_trace], ids=["default", "partial"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_body_that_uses_a_number(name: str, wrap: Any) -> None:
+def test_python_code_using_a_changing_number_matches_eager(name: str, wrap: Any) -> None:
     function, records = CASES[name]
     traced = wrap(function)
     for n in (1, 2, 3, 4, 5, 1, 2, 3, 0, 5):
@@ -194,7 +194,7 @@ def test_a_body_that_uses_a_number(name: str, wrap: Any) -> None:
             records += 2
 
 
-def test_a_training_step_with_schedules() -> None:
+def test_training_step_with_scheduled_numbers_does_not_retrace() -> None:
     def make() -> tuple[Any, Any]:
         weight = Parameter(np.ones((3, 2), np.float32))
         gm = GradManager().attach([weight])
@@ -218,7 +218,7 @@ def test_a_training_step_with_schedules() -> None:
     assert traced.stats()["records"] == 2
 
 
-def test_a_caller_that_wants_the_gradient() -> None:
+def test_gradient_requested_by_the_caller_is_correct() -> None:
     """While a GradManager outside records, the body of `trace` runs, and `partial_trace` has the gradient."""
     for wrap in (trace, partial_trace):
         traced = wrap(lambda x, n: F.tanh(x * n) * (n + 1))
@@ -230,7 +230,7 @@ def test_a_caller_that_wants_the_gradient() -> None:
             np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_a_body_that_always_runs_is_refused_another_number() -> None:
+def test_run_body_rejects_a_changed_number() -> None:
     traced = trace(lambda x, n: x * n, run_body=True)
     for _ in range(3):
         assert traced(tensor([2.0]), 3).item() == 6.0
@@ -239,7 +239,7 @@ def test_a_body_that_always_runs_is_refused_another_number() -> None:
     assert traced(tensor([2.0]), 3).item() == 6.0
 
 
-def test_a_text_among_the_arguments_that_is_another_at_each_call() -> None:
+def test_ever_new_string_argument_makes_the_body_run() -> None:
     traced = trace(lambda x, name: x * len(name))
     for number in range(200):
         assert traced(tensor([1.0]), "a" * number).item() == number

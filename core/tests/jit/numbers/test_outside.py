@@ -43,7 +43,7 @@ def rolled(step: Callable[[Any], Any], count: int) -> Iterator[Any]:
 
 
 @wraps
-def test_a_state_that_is_bound_anew_at_each_call_is_an_input(wrap: Any) -> None:
+def test_rebound_global_tensor_becomes_an_input(wrap: Any) -> None:
     traced = wrap(lambda x: F.tanh(state * 0.9 + x))
     expected = [s.numpy() for s in rolled(traced.__wrapped__, 12)]
     np.testing.assert_allclose([s.numpy() for s in rolled(traced, 12)], expected, rtol=1e-5)
@@ -51,7 +51,7 @@ def test_a_state_that_is_bound_anew_at_each_call_is_an_input(wrap: Any) -> None:
 
 
 @wraps
-def test_a_state_beside_parameters_that_are_trained(wrap: Any) -> None:
+def test_rebound_state_next_to_trained_parameters(wrap: Any) -> None:
     def make() -> tuple[Any, Any]:
         weight = Parameter([1.0, -2.0])
         opt, gm = SGD([weight], lr=0.1), GradManager().attach([weight])
@@ -74,7 +74,7 @@ def test_a_state_beside_parameters_that_are_trained(wrap: Any) -> None:
 
 
 @wraps
-def test_attributes_items_and_variables(wrap: Any) -> None:
+def test_rebound_tensors_in_attributes_items_and_variables(wrap: Any) -> None:
     holder, box, cell = (
         SimpleNamespace(h=tensor([1.0])),
         {"h": tensor([1.0]), 3: [tensor([0.0])]},
@@ -89,7 +89,7 @@ def test_attributes_items_and_variables(wrap: Any) -> None:
 
 
 @wraps
-def test_another_shape_or_dtype_is_another_record(wrap: Any) -> None:
+def test_rebound_tensor_of_new_shape_or_dtype_is_detected(wrap: Any) -> None:
     box = {}
     traced = wrap(lambda x: (x * box["h"], box["h"].shape))
     values = [[1.0], [2.0], [3.0, 4.0], [5.0, 6.0], [7.0], [8], [9]]
@@ -101,7 +101,7 @@ def test_another_shape_or_dtype_is_another_record(wrap: Any) -> None:
 
 
 @wraps
-def test_a_tensor_that_is_found_in_two_ways(wrap: Any) -> None:
+def test_tensor_reached_by_two_paths_keeps_its_identity(wrap: Any) -> None:
     one, two = SimpleNamespace(), SimpleNamespace()
     traced = wrap(lambda x: (x + one.h * 2 + two.h, one.h is two.h))
     for number in range(10):
@@ -112,7 +112,7 @@ def test_a_tensor_that_is_found_in_two_ways(wrap: Any) -> None:
         assert same is (number % 3 != 0)
 
 
-def test_a_state_that_is_one_of_what_the_call_changes() -> None:
+def test_state_aliasing_an_updated_tensor_matches_eager() -> None:
     """In each call another alias: the state is the weight, its grad, the argument, or none of these."""
 
     def make() -> tuple[Any, Any, Any]:
@@ -143,7 +143,7 @@ def test_a_state_that_is_one_of_what_the_call_changes() -> None:
 
 
 @wraps
-def test_a_state_that_is_returned_or_changed_is_the_one_outside(wrap: Any) -> None:
+def test_returned_or_updated_state_keeps_its_identity(wrap: Any) -> None:
     box: dict[str, Any] = {}
     returns, changes = wrap(lambda x: (box["h"], x + box["h"])), wrap(lambda x: box["h"].__iadd__(x).sum())
     for number in range(6):
@@ -157,7 +157,7 @@ def test_a_state_that_is_returned_or_changed_is_the_one_outside(wrap: Any) -> No
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_number_of_an_impure_body_becomes_an_input(count: int) -> None:
+def test_number_in_a_body_with_side_effects_becomes_an_input(count: int) -> None:
     log: list[Any] = []
 
     @trace
@@ -174,7 +174,7 @@ def test_a_number_of_an_impure_body_becomes_an_input(count: int) -> None:
     assert len(stats["reasons"]) == 3 and "it is an input now" in stats["reasons"][1]
 
 
-def test_random_numbers_of_python() -> None:
+def test_python_random_numbers_become_inputs() -> None:
     drawn: list[float] = []
 
     @trace
@@ -188,7 +188,7 @@ def test_random_numbers_of_python() -> None:
     assert noisy.stats()["records"] == 1
 
 
-def test_an_impure_body_that_decides_by_a_number() -> None:
+def test_body_with_side_effects_branching_on_a_number() -> None:
     seen: list[int] = []
 
     @trace
@@ -203,7 +203,7 @@ def test_an_impure_body_that_decides_by_a_number() -> None:
 # what else is new at each call
 
 
-def test_a_text_that_is_another_at_each_call_makes_the_body_run() -> None:
+def test_ever_new_string_makes_the_body_run() -> None:
     config = SimpleNamespace(name="")
 
     @trace
@@ -219,7 +219,7 @@ def test_a_text_that_is_another_at_each_call_makes_the_body_run() -> None:
     assert "finds what is new at each call: `config.name`" in " ".join(stats["reasons"])
 
 
-def test_objects_that_are_others_at_each_call_make_the_body_run() -> None:
+def test_ever_new_objects_do_not_retrace_at_each_call() -> None:
     config = SimpleNamespace()
 
     @trace
@@ -232,7 +232,7 @@ def test_objects_that_are_others_at_each_call_make_the_body_run() -> None:
     assert scaled.stats()["records"] <= 10
 
 
-def test_empty_ranges_are_told_apart() -> None:
+def test_empty_ranges_are_distinguished_by_start() -> None:
     config = SimpleNamespace()
     traced = trace(lambda x: x * config.range.start)
     for start in (2, 3, 2):
@@ -240,7 +240,7 @@ def test_empty_ranges_are_told_apart() -> None:
         assert traced(tensor([1.0])).item() == start
 
 
-def test_what_is_one_of_a_few_stays_skipped() -> None:
+def test_few_alternating_values_keep_the_body_skipped() -> None:
     config = SimpleNamespace()
     functions = [lambda x, n=n: x + n for n in range(6)]
 
@@ -254,7 +254,7 @@ def test_what_is_one_of_a_few_stays_skipped() -> None:
     assert chosen.stats()["body_runs"] == 6
 
 
-def test_other_ops_at_each_call_are_recorded_less_and_less() -> None:
+def test_ever_new_ops_are_recorded_less_and_less_often() -> None:
     @trace
     def unrolled(x, n):
         for _ in range(n):
@@ -269,7 +269,7 @@ def test_other_ops_at_each_call_are_recorded_less_and_less() -> None:
     assert unrolled.stats()["records"] < 30
 
 
-def test_a_loop_of_a_few_counts_is_a_few_records() -> None:
+def test_loop_with_few_counts_is_recorded_once_per_count() -> None:
     @trace
     def unrolled(x, n):
         for _ in range(n):
@@ -320,7 +320,7 @@ def product(x: Any, value: Any) -> Any:
 
 @pytest.mark.parametrize("name", HOLDERS)
 @wraps
-def test_numbers_in_containers_among_the_arguments(wrap: Any, name: str) -> None:
+def test_numbers_in_container_arguments_become_inputs(wrap: Any, name: str) -> None:
     traced = wrap(product)
     for number in (1.0, 1.5, 2.5, 3.5, 0.5):
         holder, then = HOLDERS[name](number), HOLDERS[name](number)
@@ -330,7 +330,7 @@ def test_numbers_in_containers_among_the_arguments(wrap: Any, name: str) -> None
 
 
 @pytest.mark.parametrize("wrap", [trace, WRAPS["skips"]])
-def test_lengths_and_numbers_that_change_together(wrap: Any) -> None:
+def test_lengths_and_numbers_can_change_together(wrap: Any) -> None:
     traced = wrap(lambda x, rate: (x - rate * F.tanh(x)).sum(axis=0) + rate)
     for number in range(1, 20):
         x = tensor(np.full((number % 7 + 2, 3), 0.5, np.float32))
@@ -338,7 +338,7 @@ def test_lengths_and_numbers_that_change_together(wrap: Any) -> None:
     assert traced.stats()["records"] == 2
 
 
-def test_one_container_in_two_places() -> None:
+def test_same_container_passed_twice_matches_eager() -> None:
     traced = trace(lambda x, one, other: x * one["n"] + other["n"])
     for number in range(8):
         one = {"n": float(number)}
@@ -346,7 +346,7 @@ def test_one_container_in_two_places() -> None:
         equal(traced(tensor([2.0]), one, other), tensor([2.0]) * one["n"] + other["n"])
 
 
-def test_a_container_of_numbers_that_an_impure_body_changes() -> None:
+def test_body_updates_numbers_in_a_container_argument() -> None:
     @trace
     def step(x, config):
         config["steps"] += 1
@@ -362,7 +362,7 @@ def test_a_container_of_numbers_that_an_impure_body_changes() -> None:
         assert {type(part) for part in (*config["seen"], config["rate"])} == {float}
 
 
-def test_what_raises_leaves_the_arguments_as_they_were() -> None:
+def test_raising_call_leaves_its_arguments_unchanged() -> None:
     @trace
     def fails(x, config):
         return x * config["rate"] * (1 // (1 if config["rate"] < 3 else 0))

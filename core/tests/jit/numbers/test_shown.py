@@ -18,7 +18,7 @@ from mgb.jit import trace
 
 
 @skipping
-def test_c_code_shows_a_number_as_python_does(wrap: Any) -> None:
+def test_builtins_show_numbers_as_in_eager_code(wrap: Any) -> None:
     def show(x: Any, n: Any) -> Any:
         texts = "/".join(map(str, (n,))), sorted([n, 3], key=str), "%s" % n  # noqa: UP031
         return x, texts, list(map(type, [n, 2])), n == "auto", n != "auto", n == None  # noqa: E711
@@ -46,7 +46,7 @@ NUMPYS = [np.int8(10), np.int8(2), 3, np.int8(100), np.uint8(200), 2, np.float32
 
 @skipping
 @pytest.mark.parametrize("state", ["warn", "raise", "ignore"])
-def test_what_numpy_tells_of_a_number_is_told_once(wrap: Any, state: Any) -> None:
+def test_numpy_warnings_for_numbers_are_issued_once(wrap: Any, state: Any) -> None:
     outside = {"a": 1}
 
     def compute(x: Any, n: Any) -> Any:
@@ -77,7 +77,7 @@ KEYS: dict[str, Callable[[Any, Any], Any]] = {
 
 @skipping
 @pytest.mark.parametrize("name", KEYS)
-def test_numbers_that_are_keys_of_a_result(name: str, wrap: Any) -> None:
+def test_numbers_as_keys_of_a_result(name: str, wrap: Any) -> None:
     function = KEYS[name]
     traced = wrap(function)
     for n in (1, 2, 3, 4, 2):
@@ -101,7 +101,7 @@ class Pair(NamedTuple):
 
 
 @skipping
-def test_numbers_in_classes_of_tuples(wrap: Any) -> None:
+def test_numbers_in_tuple_subclasses(wrap: Any) -> None:
     def compute(x: Any, extent: Any) -> Any:
         return x * extent.area(), type(extent).__name__, extent[:1]
 

@@ -34,13 +34,13 @@ def check(traced: Any, *calls: tuple[Any, ...], records: int) -> None:
 
 
 @skipping
-def test_a_rate_that_changes_at_each_call_is_an_input(wrap: Any) -> None:
+def test_changing_number_argument_becomes_an_input(wrap: Any) -> None:
     traced = wrap(lambda x, rate: x - rate * F.tanh(x))
     check(traced, *((tensor(X), rate) for rate in WARM_UP), records=2)
 
 
 @skipping
-def test_a_keyword_and_a_default(wrap: Any) -> None:
+def test_changing_keyword_number_becomes_an_input(wrap: Any) -> None:
     @wrap
     def scaled(x, *, rate, power=2):
         return x**power * rate
@@ -51,7 +51,7 @@ def test_a_keyword_and_a_default(wrap: Any) -> None:
 
 
 @skipping
-def test_a_counter_of_steps_as_adam_has(wrap: Any) -> None:
+def test_step_counter_becomes_an_input(wrap: Any) -> None:
     def corrected(x, t):
         return x / (1 - 0.9**t) + F.sqrt(F.abs(x)) / (1 - 0.999**t)
 
@@ -59,12 +59,12 @@ def test_a_counter_of_steps_as_adam_has(wrap: Any) -> None:
 
 
 @skipping
-def test_a_temperature(wrap: Any) -> None:
+def test_softmax_temperature_becomes_an_input(wrap: Any) -> None:
     check(wrap(lambda x, t: F.softmax(x / t, axis=-1)), *((tensor(X), 1 / n) for n in range(1, 9)), records=2)
 
 
 @skipping
-def test_functions_of_numbers_are_computed_anew(wrap: Any) -> None:
+def test_python_functions_of_numbers_are_recomputed_at_each_call(wrap: Any) -> None:
     def annealed(x, t):
         return x * (0.5 * (1 + math.cos(math.pi * t / 12))), round(t * 0.37, 2), int(t / 3), float(t), abs(-t)
 
@@ -72,7 +72,7 @@ def test_functions_of_numbers_are_computed_anew(wrap: Any) -> None:
 
 
 @skipping
-def test_several_numbers_that_begin_to_change_one_after_the_other(wrap: Any) -> None:
+def test_numbers_become_inputs_one_after_another(wrap: Any) -> None:
     traced = wrap(lambda x, a, b: (x * a + b, a * b))
     calls = [(tensor(X), a, b) for a, b in ((1.0, 2), (1.5, 2), (2.5, 2), (2.5, 3), (3.5, 4), (4.5, 5))]
     check(traced, *calls, records=3)
@@ -82,14 +82,14 @@ def test_several_numbers_that_begin_to_change_one_after_the_other(wrap: Any) -> 
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", "bfloat16", "float64", "int32", "int8", "uint8", "bool"]
 )
-def test_a_number_has_the_dtype_that_it_has_in_eager_code(wrap: Any, dtype: str) -> None:
+def test_number_inputs_promote_as_in_eager_code(wrap: Any, dtype: str) -> None:
     x = tensor(np.array([1, 0, 1]), dtype=dtype)
     check(wrap(lambda x, n: (x + n, n - x, x * (n + 1))), *((x, n) for n in (2, 3, 5, 7)), records=2)
     check(wrap(lambda x, n: (x + n, n / 3 * x)), *((x, n) for n in (0.1, 0.2, -0.0, 0.7)), records=2)
 
 
 @skipping
-def test_zeros_infinities_and_no_number(wrap: Any) -> None:
+def test_zero_infinity_and_nan_as_number_inputs(wrap: Any) -> None:
     traced = wrap(lambda x, n: (x * n, n * 0.5))
     check(
         traced, *((tensor(X), n) for n in (1.0, -0.0, 0.0, math.inf, -math.inf, math.nan, 1e300)), records=2
@@ -97,7 +97,7 @@ def test_zeros_infinities_and_no_number(wrap: Any) -> None:
 
 
 @skipping
-def test_an_integer_that_does_not_fit_raises_what_it_raises_in_eager_code(wrap: Any) -> None:
+def test_integer_out_of_range_raises_as_in_eager_code(wrap: Any) -> None:
     traced, x = wrap(lambda x, n: x + n), tensor(np.array([1, 2], np.int8))
     for n in (1, 2, 3, 1000, 4, -129, 5):
         try:
@@ -110,7 +110,7 @@ def test_an_integer_that_does_not_fit_raises_what_it_raises_in_eager_code(wrap: 
 
 
 @skipping
-def test_other_types_are_other_records(wrap: Any) -> None:
+def test_numbers_of_different_types_are_distinguished(wrap: Any) -> None:
     traced = wrap(lambda x, n: (x * n, n))
     numbers = (1, 2, 3.0, 4.0, True, False, np.float32(2), np.float32(3), 5, 6.0)
     for n in numbers:
@@ -127,7 +127,7 @@ OF_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.int64, np.int32])
 @pytest.mark.parametrize("name", OF_NUMPY)
-def test_numbers_of_numpy(name: str, kind: Any) -> None:
+def test_numpy_scalars_become_inputs(name: str, kind: Any) -> None:
     check(trace(OF_NUMPY[name]), *((tensor(X), kind(0.5 * n)) for n in (2, 3, 5, 6, 8, 9)), records=2)
 
 
@@ -135,7 +135,7 @@ def test_numbers_of_numpy(name: str, kind: Any) -> None:
 
 
 @skipping
-def test_a_comparison_is_a_guard_of_its_outcome(wrap: Any) -> None:
+def test_comparison_of_a_number_guards_its_outcome(wrap: Any) -> None:
     def ramp(x, t):
         return x * t if t < 5 else (x - t if t != 8 else x)
 
@@ -143,7 +143,7 @@ def test_a_comparison_is_a_guard_of_its_outcome(wrap: Any) -> None:
 
 
 @skipping
-def test_truth_is_a_guard_too(wrap: Any) -> None:
+def test_truth_value_of_a_number_is_guarded(wrap: Any) -> None:
     check(wrap(lambda x, n: x * n if n else x), *((tensor(X), n) for n in (1, 2, 0, 3, 0, 4)), records=3)
 
 
@@ -186,7 +186,7 @@ def pattern(n: Any) -> int:
 
 @pytest.mark.parametrize("wrap", [trace, partial_trace], ids=["default", "partial"])
 @pytest.mark.parametrize("name", FIXING)
-def test_whatever_python_does_with_a_number_is_as_in_eager_code(name: str, wrap: Any) -> None:
+def test_python_uses_of_a_number_match_eager(name: str, wrap: Any) -> None:
     traced = wrap(FIXING[name])
     for n in (1, 2, 3, 2, 1, 3, 2):
         assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
@@ -194,7 +194,7 @@ def test_whatever_python_does_with_a_number_is_as_in_eager_code(name: str, wrap:
 
 
 @skipping
-def test_what_raises_for_a_number_raises(wrap: Any) -> None:
+def test_errors_for_a_number_are_raised_as_in_eager_code(wrap: Any) -> None:
     traced = wrap(lambda x, n: x * (1 / (n - 2)) + 2.0**n)
     for n in (0, 1, 3, 2, 5, 2000, 4):
         try:
@@ -224,7 +224,7 @@ class Scaled(M.Module):
 
 
 @pytest.mark.parametrize("wrap", [SKIPPING["default"], SKIPPING["skips"], SKIPPING["partial"]])
-def test_numbers_in_variables_attributes_and_items(wrap: Any) -> None:
+def test_numbers_in_variables_attributes_and_items_become_inputs(wrap: Any) -> None:
     global rate
     config, table, local, module = SimpleNamespace(power=1), {"bias": 1.0, "list": [0.0]}, 1.0, Scaled()
     asked = "power"
@@ -246,7 +246,7 @@ def test_numbers_in_variables_attributes_and_items(wrap: Any) -> None:
     assert everything.stats()["records"] <= 3, everything.stats()["reasons"]
 
 
-def test_a_number_of_an_instance() -> None:
+def test_number_attribute_of_an_instance_matches_eager() -> None:
     class Sampler:
         temperature = 1.0
 
@@ -262,7 +262,7 @@ def test_a_number_of_an_instance() -> None:
             assert same(sampler.draw(tensor(X)), expected)
 
 
-def test_a_number_that_the_library_reads_as_well_is_guarded() -> None:
+def test_number_also_read_by_the_library_is_guarded() -> None:
     class Half(M.Linear):
         def forward(self, x):
             return super().forward(x) * self.in_features
@@ -277,7 +277,7 @@ def test_a_number_that_the_library_reads_as_well_is_guarded() -> None:
 # nothing that is followed is left behind
 
 
-def test_no_followed_number_is_kept_outside() -> None:
+def test_symbolic_numbers_do_not_leak_to_external_objects() -> None:
     kept, box, attributes = [], {}, SimpleNamespace()
 
     @trace
@@ -342,7 +342,7 @@ def value_of(tree: Any, names: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("wrap", [trace, lambda f: trace(f, run_body=False)], ids=["default", "skips"])
 @given(tree=TREES, calls=st.lists(st.tuples(VALUES, VALUES), min_size=4, max_size=7))
 @quickly
-def test_an_expression_of_numbers_and_tensors(wrap: Any, tree: Any, calls: Any) -> None:
+def test_random_expressions_of_numbers_and_tensors_match_eager(wrap: Any, tree: Any, calls: Any) -> None:
     traced = wrap(lambda x, a, b: (value_of(tree, {"x": x, "a": a, "b": b}), x))
     with np.errstate(all="ignore"):
         for a, b in calls:

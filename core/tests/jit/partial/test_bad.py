@@ -21,7 +21,7 @@ def product(x):
     return x * weight
 
 
-def test_options_that_it_cannot_take() -> None:
+def test_invalid_options_raise() -> None:
     with pytest.raises(errors.TraceInputError, match="partial_trace always skips the body"):
         partial_trace(abs, without_host=False)
     with pytest.raises(errors.TraceInputError, match="partial_trace has no option 'record_only'"):
@@ -32,7 +32,7 @@ def test_options_that_it_cannot_take() -> None:
         partial_trace(abs, sublinear_memory_config=3)
 
 
-def test_a_backend_that_is_not_there_is_named_with_what_installs_it() -> None:
+def test_missing_backend_error_names_the_install_command() -> None:
     @partial_trace(backend="xla")
     def function(x):
         return x + 1.0
@@ -45,7 +45,7 @@ def test_a_backend_that_is_not_there_is_named_with_what_installs_it() -> None:
         partial_trace(lambda x: x + 1.0, backend="nonesuch")(tensor([1.0]))
 
 
-def test_derivatives_of_higher_order() -> None:
+def test_higher_order_derivatives_raise() -> None:
     x = tensor([3.0, 4.0])
     outer, inner = GradManager().attach(x), GradManager().attach(x)
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_derivatives_of_higher_order() -> None:
     assert x.grad is None and weight.grad is None
 
 
-def test_derivatives_of_higher_order_by_the_gradient_that_arrives() -> None:
+def test_higher_order_derivatives_through_incoming_gradient_raise() -> None:
     x, scale = tensor([3.0, 4.0]), tensor([1.0, 1.0])
     with GradManager().attach(scale), GradManager().attach(x) as inner:
         y = product(x)
@@ -69,14 +69,14 @@ def test_derivatives_of_higher_order_by_the_gradient_that_arrives() -> None:
     assert x.grad.tolist() == [1, 2]
 
 
-def test_grouped_managers() -> None:
+def test_grouped_managers_raise() -> None:
     x = tensor([3.0, 4.0])
     group = GradManager().attach(x) | GradManager().attach(x)
     with group, pytest.raises(errors.PartialTapeError, match="grouped GradManagers are not supported"):
         product(x)
 
 
-def test_a_manager_outside_that_the_body_uses() -> None:
+def test_body_changing_an_outer_manager_raises() -> None:
     x = tensor([3.0, 4.0])
     manager = GradManager().attach(x)
 
@@ -111,7 +111,7 @@ READS: dict[str, Callable[[Tensor], object]] = {
 
 
 @pytest.mark.parametrize("body", READS.values(), ids=READS)
-def test_a_body_that_reads_values(body: Callable[[Tensor], Tensor]) -> None:
+def test_body_reading_values_raises(body: Callable[[Tensor], Tensor]) -> None:
     function = partial_trace(body)
     x = tensor([3.0, 4.0])
     for _ in range(2):
@@ -124,7 +124,7 @@ def test_a_body_that_reads_values(body: Callable[[Tensor], Tensor]) -> None:
     assert function.stats()["records"] == 0
 
 
-def test_a_body_that_leaves_the_trace() -> None:
+def test_body_leaving_the_trace_raises() -> None:
     @partial_trace
     def function(x):
         with exclude_from_trace():
@@ -134,7 +134,7 @@ def test_a_body_that_leaves_the_trace() -> None:
         function(tensor([1.0]))
 
 
-def test_data_that_the_body_makes_is_constant() -> None:
+def test_tensor_created_in_the_body_is_constant() -> None:
     def function(x):
         return x + tensor(np.ones(2, np.float32))
 
@@ -143,7 +143,7 @@ def test_data_that_the_body_makes_is_constant() -> None:
         assert traced.stats()["records"] == 1
 
 
-def test_results_that_are_no_tensors_or_kept_elsewhere() -> None:
+def test_side_effect_raises_and_number_results_are_returned() -> None:
     kept = []
 
     @partial_trace
@@ -161,7 +161,7 @@ def test_results_that_are_no_tensors_or_kept_elsewhere() -> None:
     assert with_a_number.stats()["records"] == 1
 
 
-def test_an_exception_in_the_body_changes_nothing() -> None:
+def test_exception_in_the_body_leaves_state_unchanged() -> None:
     state = tensor([1.0])
 
     @partial_trace
@@ -183,7 +183,7 @@ def test_an_exception_in_the_body_changes_nothing() -> None:
     assert x.grad.item() == pytest.approx(y.numpy().sum() / 3, rel=1e-5)
 
 
-def test_a_gradient_of_another_shape() -> None:
+def test_incoming_gradient_of_wrong_shape_raises() -> None:
     x = tensor([3.0, 4.0])
     with GradManager().attach(x) as manager:
         y = product(x)
@@ -191,14 +191,14 @@ def test_a_gradient_of_another_shape() -> None:
             manager.backward(y, tensor([1.0, 1.0, 1.0]))
 
 
-def test_it_is_pickled_by_its_name_and_never_copied() -> None:
+def test_partial_trace_is_pickled_by_name_and_not_copied() -> None:
     assert pickle.loads(pickle.dumps(product)) is product
     assert copy.deepcopy(product) is product
     assert product.__name__ == "product"
     assert product.__wrapped__ is not product
 
 
-def test_threads_share_one_record() -> None:
+def test_threads_share_one_trace() -> None:
     results: dict[int, list[float]] = {}
 
     @partial_trace

@@ -36,7 +36,7 @@ def cost(kept: Sequence[Node], held: Sequence[Node]) -> int:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_no_set_of_values_is_smaller(data: st.DataObject) -> None:
+def test_saved_values_are_a_minimum_cut(data: st.DataObject) -> None:
     """Random graphs of chains, products and reductions over two shapes."""
 
     def body(*inputs: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def test_no_set_of_values_is_smaller(data: st.DataObject) -> None:
     assert cost(kept, held) == best
 
 
-def test_of_equal_cuts_the_last_is_taken() -> None:
+def test_latest_of_equal_cuts_is_chosen() -> None:
     def body(x: Tensor, w: Tensor) -> Tensor:
         y = neg(matmul(x, w))
         return mul(apply(OUTPUT_GRADIENT, y), y)
@@ -88,7 +88,7 @@ def test_of_equal_cuts_the_last_is_taken() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(1, 9)), min_size=3, max_size=16))
-def test_the_cut_of_a_network_is_the_least(edges: list[tuple[int, int, int]]) -> None:
+def test_network_cut_is_minimal(edges: list[tuple[int, int, int]]) -> None:
     edges = [(a, b, c) for a, b, c in edges if a != b]
     network = Network()
     for _ in range(5):
@@ -105,7 +105,7 @@ def test_the_cut_of_a_network_is_the_least(edges: list[tuple[int, int, int]]) ->
     assert crossing(behind) == min(map(crossing, others))
 
 
-def test_what_does_not_arrive_is_dropped_or_zero() -> None:
+def test_missing_gradients_are_dropped_or_zero() -> None:
     gradients = tuple(input_node(Spec((2,), FLOAT)) for _ in range(3))
 
     def body(a: Tensor, b: Tensor, c: Tensor) -> list[Tensor]:
@@ -129,7 +129,7 @@ def test_what_does_not_arrive_is_dropped_or_zero() -> None:
     assert second.tolist() == [0, 0, 1, 2]
 
 
-def test_of_a_long_chain_only_the_end_is_computed_again() -> None:
+def test_long_chain_is_recomputed_only_at_its_end() -> None:
     """And no recursion is as deep as it."""
 
     def body(x: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def test_of_a_long_chain_only_the_end_is_computed_again() -> None:
     assert len(Graph((arriving, kept), graph.outputs).nodes) <= MOST + 1
 
 
-def test_of_a_short_chain_only_the_input_is_kept() -> None:
+def test_short_chain_saves_only_its_input() -> None:
     def body(x: Tensor) -> Tensor:
         y = x
         for _ in range(MOST):

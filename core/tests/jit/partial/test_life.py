@@ -32,7 +32,7 @@ class Block(M.Module):
         return F.gelu(self.linear(x)) * self.factor
 
 
-def test_a_manager_in_the_body_and_its_callbacks_are_part_of_the_program() -> None:
+def test_manager_inside_the_body_and_its_callbacks_are_compiled() -> None:
     w = Parameter([2.0, 3.0])
 
     def function(x):
@@ -48,7 +48,7 @@ def test_a_manager_in_the_body_and_its_callbacks_are_part_of_the_program() -> No
         assert w.grad.tolist() == [40 * x, 60 * x]
 
 
-def test_callbacks_outside_get_the_complete_gradient_once_a_step() -> None:
+def test_outer_callbacks_get_the_complete_gradient_once_per_step() -> None:
     w = Parameter([2.0])
     seen = []
 
@@ -66,7 +66,7 @@ def test_callbacks_outside_get_the_complete_gradient_once_a_step() -> None:
     assert seen == [8, 8]
 
 
-def test_inside_a_trace_it_is_part_of_that() -> None:
+def test_partial_trace_inside_a_trace_is_inlined() -> None:
     w = Parameter(floats(3))
     part = partial_trace(lambda x: F.exp(x * w))
 
@@ -85,7 +85,7 @@ def test_inside_a_trace_it_is_part_of_that() -> None:
     assert part.stats()["calls"] == 0
 
 
-def test_the_body_runs_once_for_each_set_of_arguments() -> None:
+def test_body_runs_once_per_specialization() -> None:
     @partial_trace
     def function(x, factor, *, shift=0.0):
         return x * factor + shift
@@ -98,7 +98,7 @@ def test_the_body_runs_once_for_each_set_of_arguments() -> None:
     assert "argument 0 of function has shape (3,), recorded were (2,)" in function.stats()["reasons"]
 
 
-def test_what_lives_outside_stays_live() -> None:
+def test_captured_tensors_stay_live() -> None:
     w = tensor([1.0])
 
     @partial_trace(capture_as_const=True)
@@ -110,7 +110,7 @@ def test_what_lives_outside_stays_live() -> None:
     assert function(tensor([2.0])).item() == 16
 
 
-def test_nothing_is_kept_when_no_gradient_is_wanted_and_no_more_than_needed_when_it_is() -> None:
+def test_only_values_needed_for_the_gradient_are_saved() -> None:
     w = Parameter(floats(8, 8))
 
     @partial_trace
@@ -130,7 +130,7 @@ def test_nothing_is_kept_when_no_gradient_is_wanted_and_no_more_than_needed_when
     assert [len(v.segments[0].outputs) for v in function.variants()] == [1, 2]
 
 
-def test_memory_is_free_after_the_way_back(no_cyclic_gc: None) -> None:
+def test_saved_values_are_freed_after_backward(no_cyclic_gc: None) -> None:
     w = Parameter(floats(64, 64))
     function = partial_trace(lambda x: F.relu(x @ w).sum())
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_memory_is_free_after_the_way_back(no_cyclic_gc: None) -> None:
     gc.collect()
 
 
-def test_noting_a_call_leaves_the_managers_of_other_threads_alone() -> None:
+def test_recording_does_not_affect_managers_of_other_threads() -> None:
     w = Parameter([2.0, 3.0])
     recording, noted = threading.Event(), threading.Event()
 
@@ -183,7 +183,7 @@ def test_noting_a_call_leaves_the_managers_of_other_threads_alone() -> None:
     assert w.grad.tolist() == [4, 6]
 
 
-def test_a_method_has_one_record_for_each_instance_and_keeps_none_alive() -> None:
+def test_method_is_traced_per_instance_without_keeping_it_alive() -> None:
     block = Block()
     x = tensor(np.ones((2, 4), np.float32))
     y = block(x)
@@ -202,7 +202,7 @@ def test_a_method_has_one_record_for_each_instance_and_keeps_none_alive() -> Non
     assert dead() is None
 
 
-def test_explain_shows_both_programs() -> None:
+def test_explain_shows_forward_and_backward_programs() -> None:
     w = Parameter(floats(4, 4))
     function = partial_trace(lambda x: F.exp(x @ w))
     x = tensor(floats(2, 4))

@@ -95,7 +95,7 @@ def trained(wrap: Callable[[Callable[..., Any]], Callable[..., Any]], kind: type
 
 
 @pytest.mark.parametrize("kind", [Network, Traced], ids=["function", "method"])
-def test_training_is_what_it_is_without(kind: type) -> None:
+def test_training_matches_eager(kind: type) -> None:
     """Batch statistics move, dropout draws, shapes and modes change as in eager mode."""
     wrap = partial_trace if kind is Network else lambda f: f
     got, want = trained(wrap, kind), trained(lambda f: f)
@@ -105,13 +105,13 @@ def test_training_is_what_it_is_without(kind: type) -> None:
 
 
 @pytest.mark.parametrize("given", [(), (None,)], ids=["options", "none"])
-def test_without_a_function_it_is_a_decorator(given: tuple[None, ...]) -> None:
+def test_can_be_used_as_a_decorator_with_options(given: tuple[None, ...]) -> None:
     made = partial_trace(*given, backend="default")(lambda x: x * x)
     assert made(tensor([3.0])).tolist() == [9.0]
     assert partial_trace(func=lambda x: x + x)(tensor([3.0])).tolist() == [6.0]
 
 
-def test_gradients_are_those_of_torch() -> None:
+def test_gradients_match_torch() -> None:
     torch = pytest.importorskip("torch")
     x, w, b = floats(4, 8), floats(8, 3), floats(3)
 
@@ -126,7 +126,7 @@ def test_gradients_are_those_of_torch() -> None:
         np.testing.assert_allclose(got, t.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_are_central_differences(check_gradient: Callable[..., None]) -> None:
+def test_gradients_match_finite_differences(check_gradient: Callable[..., None]) -> None:
     @partial_trace
     def function(x, y):
         return F.log(F.exp(x).sum(axis=1, keepdims=True) + (F.tanh(x) @ y) ** 2)
@@ -134,7 +134,7 @@ def test_gradients_are_central_differences(check_gradient: Callable[..., None]) 
     check_gradient(function, floats(3, 4).astype(float), floats(4, 2).astype(float))
 
 
-def test_some_results_have_no_gradient_and_some_gradients_do_not_arrive() -> None:
+def test_each_set_of_incoming_gradients_gets_a_backward_program() -> None:
     weights = [tensor(floats(3, seed=s)) for s in range(3)]
 
     @partial_trace
@@ -162,7 +162,7 @@ def test_some_results_have_no_gradient_and_some_gradients_do_not_arrive() -> Non
     assert function.stats()["programs"] == 4
 
 
-def test_a_gradient_that_does_not_arrive_is_not_zero_times_infinity() -> None:
+def test_missing_gradient_does_not_produce_nan() -> None:
     @partial_trace
     def function(x):
         return x * 2.0, F.log(x) * 1.0
@@ -173,7 +173,7 @@ def test_a_gradient_that_does_not_arrive_is_not_zero_times_infinity() -> None:
     assert x.grad.tolist() == [2, 2]
 
 
-def test_what_is_detached_or_written_by_hand_has_the_gradient_of_eager_mode() -> None:
+def test_detach_and_custom_functions_have_eager_gradients() -> None:
     class Halved(Function):
         def forward(self, x, y):
             self.save = x * y
@@ -191,11 +191,11 @@ def test_what_is_detached_or_written_by_hand_has_the_gradient_of_eager_mode() ->
     check(lambda x, y: Halved()(x * 1.0, y * x)[0], floats(5), floats(5, seed=1))
 
 
-def test_results_that_are_arguments_or_stand_twice() -> None:
+def test_arguments_and_duplicates_among_the_results() -> None:
     check(lambda x, y: (x, y * 2.0, x), floats(3), floats(3, seed=1))
 
 
-def test_an_argument_with_a_new_value_keeps_its_gradient() -> None:
+def test_argument_updated_in_place_keeps_its_gradient() -> None:
     def function(x, state):
         state += x * x
         return state * x
@@ -211,7 +211,7 @@ def test_an_argument_with_a_new_value_keeps_its_gradient() -> None:
     assert run(compiled) == run(compiled) == run(function)
 
 
-def test_calls_of_one_step_keep_what_they_need_apart() -> None:
+def test_calls_within_one_step_save_their_values_separately() -> None:
     weight = Parameter(floats(4, 4))
 
     @partial_trace
@@ -232,7 +232,7 @@ def test_calls_of_one_step_keep_what_they_need_apart() -> None:
     assert layer.stats()["records"] == 2  # first `x` wants no gradient, then it does
 
 
-def test_random_numbers_are_those_of_eager_mode_and_the_way_back_sees_the_same() -> None:
+def test_random_numbers_match_eager_and_are_shared_with_backward() -> None:
     @partial_trace
     def function(x):
         return F.dropout(x, 0.5)
@@ -253,7 +253,7 @@ def test_random_numbers_are_those_of_eager_mode_and_the_way_back_sees_the_same()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_dtypes(dtype: str) -> None:
+def test_gradients_in_16_and_64_bit_dtypes(dtype: str) -> None:
     @partial_trace
     def function(x, w):
         return (F.sigmoid(x @ w) * 2).astype("float32")
@@ -272,7 +272,7 @@ def test_dtypes(dtype: str) -> None:
 
 @settings(max_examples=15)
 @given(st.data())
-def test_random_functions_have_the_gradients_of_eager_mode(data: st.DataObject) -> None:
+def test_random_functions_have_eager_gradients(data: st.DataObject) -> None:
     """Wherever they are cut, and whichever gradients arrive; kernels that are not fused are the truth."""
     steps = data.draw(
         st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8), st.integers(0, 8)), min_size=2, max_size=7)
@@ -299,7 +299,7 @@ def test_random_functions_have_the_gradients_of_eager_mode(data: st.DataObject) 
             np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
 
 
-def test_results_that_are_tensors_from_outside_are_those_very_tensors() -> None:
+def test_returned_arguments_keep_their_identity() -> None:
     @partial_trace
     def some(x: Tensor, p: Tensor) -> tuple[Tensor, ...]:
         y = x * p
@@ -318,7 +318,7 @@ def test_results_that_are_tensors_from_outside_are_those_very_tensors() -> None:
         np.testing.assert_allclose(x.numpy(), was + 1.0, rtol=1e-6)
 
 
-def test_a_result_that_was_changed_in_place_is_differentiated_once() -> None:
+def test_returned_argument_updated_in_place_is_differentiated_once() -> None:
     @partial_trace
     def scale(x: Tensor, p: Tensor) -> Tensor:
         x *= p
@@ -336,7 +336,7 @@ def test_a_result_that_was_changed_in_place_is_differentiated_once() -> None:
 
 
 @pytest.mark.parametrize("body", [lambda x, z: (x, z * 2.0), lambda x, z: (x.detach() * 3.0, z)])
-def test_a_body_of_whose_ops_none_is_recorded(body: Any) -> None:
+def test_body_without_differentiable_ops(body: Any) -> None:
     part = partial_trace(body)
     for seed in range(3):
         x, z = tensor(np.random.default_rng(seed).standard_normal(3)), tensor([1.0, 2.0, 3.0])

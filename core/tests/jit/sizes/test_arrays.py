@@ -100,17 +100,17 @@ def serves(body: Callable[..., Any], truth: Callable[[Array], Any], **options: A
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_arrays_that_ops_take_are_recorded_once_for_all_lengths(name: str) -> None:
+def test_array_arguments_of_new_lengths_do_not_retrace(name: str) -> None:
     assert serves(*FOLLOWED[name])["body_runs"] == 1
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_they_may_have_any_length_where_the_body_runs(name: str) -> None:
+def test_array_arguments_of_new_lengths_do_not_retrace_with_run_body(name: str) -> None:
     assert serves(*FOLLOWED[name], run_body=True)["records"] == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}], ids=str)
-def test_tensors_and_arrays_may_take_turns(options: dict[str, Any]) -> None:
+def test_tensor_and_array_arguments_are_separate_specializations(options: dict[str, Any]) -> None:
     traced = trace(lambda x, y: F.exp(x) * y + 1.0, **options)
     kinds = [(tensor, tensor), (np.asarray, np.asarray), (tensor, np.asarray), (np.asarray, tensor)]
     for count in (4, 4, 6):
@@ -121,11 +121,11 @@ def test_tensors_and_arrays_may_take_turns(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", READ)
-def test_views_and_contents_are_never_those_of_another_call(name: str) -> None:
+def test_views_and_contents_of_array_arguments_are_never_stale(name: str) -> None:
     serves(*READ[name])
 
 
-def test_arguments_that_are_views_themselves_are_guarded_alone() -> None:
+def test_arguments_that_are_views_are_guarded_separately() -> None:
     """NumPy knows of a view of a view only whose memory it is."""
     traced = trace(lambda x, y: WEIGHTS[0, 0] * x.reshape(-1) + y.T.reshape(-1))
     for seed in (0, 0, 1, 1):
@@ -140,7 +140,7 @@ def test_arguments_that_are_views_themselves_are_guarded_alone() -> None:
     [lambda x: Scale() * x, lambda x: x * Scale(), lambda x: Scale() == x, lambda x: x + x, lambda x: -x],
     ids=["left", "right", "compared", "sum", "sign"],
 )
-def test_operators_of_others_see_the_array_itself(body: Callable[[Array], Any]) -> None:
+def test_third_party_operators_receive_the_original_array(body: Callable[[Array], Any]) -> None:
     traced = trace(lambda x: (body(x), WEIGHTS * 2.0))
     for count in ROWS:
         x = rows(count, 0)
@@ -149,7 +149,7 @@ def test_operators_of_others_see_the_array_itself(body: Callable[[Array], Any]) 
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_an_array_that_is_returned_is_the_one_of_the_call() -> None:
+def test_array_argument_passed_through_keeps_its_identity() -> None:
     identity = M.Identity()
 
     @trace
@@ -182,7 +182,7 @@ def batch(size: int, seed: int) -> tuple[Array, Array]:
     return rng.normal(size=(size, 6)), rng.integers(0, 4, size)
 
 
-def test_training_on_arrays_is_training_on_tensors() -> None:
+def test_training_on_arrays_matches_training_on_tensors() -> None:
     (one, step), (other, truth) = network(), network(run_body=True)
     for seed, size in enumerate([8, 8, 12, 3, 64, 6, 8, 33]):
         x, label = batch(size, seed)
@@ -203,7 +203,7 @@ class Branches(M.Module):
         return F.relu(self.one(x)) + self.other(x)
 
 
-def test_batches_for_a_module_of_modules_are_one_record() -> None:
+def test_array_batches_for_nested_modules_do_not_retrace() -> None:
     net = Branches()
     traced = trace(lambda x: net(x) * 2.0)
     for seed in range(20):
@@ -214,7 +214,7 @@ def test_batches_for_a_module_of_modules_are_one_record() -> None:
     assert traced.stats()["body_runs"] == 1
 
 
-def test_batches_of_any_size_are_one_record_and_little_memory() -> None:
+def test_new_batch_sizes_do_not_retrace_and_variants_are_bounded() -> None:
     _, step = network()
     for seed in range(20):
         step(*batch(16, seed))
@@ -226,7 +226,7 @@ def test_batches_of_any_size_are_one_record_and_little_memory() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"run_body": False}])
-def test_one_array_for_two_arguments_is_no_record_for_two_arrays(options: dict[str, Any]) -> None:
+def test_trace_of_one_array_passed_twice_is_not_used_for_two_arrays(options: dict[str, Any]) -> None:
     def body(a: Any, b: Any) -> Any:
         return tensor(1.0) * a + b, a.shape
 

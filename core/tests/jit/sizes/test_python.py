@@ -154,7 +154,7 @@ def shown(value: Any) -> Any:
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}], ids=str)
 @pytest.mark.parametrize("number", range(len(groups())))
-def test_what_is_returned_is_what_python_gives(
+def test_returned_length_expressions_match_python(
     bodies: ModuleType, number: int, options: dict[str, Any]
 ) -> None:
     body: Callable[..., Any] = getattr(bodies, f"returned_{number}")
@@ -168,7 +168,9 @@ def test_what_is_returned_is_what_python_gives(
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}], ids=str)
 @pytest.mark.parametrize("number", range(len(groups())))
-def test_what_is_kept_is_what_python_gives(bodies: ModuleType, number: int, options: dict[str, Any]) -> None:
+def test_externally_stored_length_expressions_match_python(
+    bodies: ModuleType, number: int, options: dict[str, Any]
+) -> None:
     body: Callable[..., Any] = getattr(bodies, f"kept_{number}")
     traced = trace(body, **options)
     for length in LENGTHS:
@@ -187,7 +189,7 @@ class Held:
     table: Any = None
 
 
-def test_what_a_body_writes_anywhere_is_an_integer() -> None:
+def test_lengths_written_to_external_objects_are_plain_integers() -> None:
     held, table, rows = Held(), {}, [None]
 
     @trace
@@ -231,7 +233,7 @@ class Taken:
 Taken.__weakref__ = Private.__weakref__  # type: ignore[attr-defined]
 
 
-def test_slots_hold_integers_whatever_their_names_are() -> None:
+def test_lengths_stored_in_slots_are_plain_integers() -> None:
     kept: list[Any] = []
 
     @trace
@@ -245,7 +247,7 @@ def test_slots_hold_integers_whatever_their_names_are() -> None:
         assert shown([kept[0].rows(), *(one.rows for one in kept[1:])]) == shown([length, length, 2])
 
 
-def test_lengths_among_the_results_need_no_new_record() -> None:
+def test_returned_lengths_do_not_retrace() -> None:
     @trace
     def measured(x: Any) -> Any:
         return [x * 2.0, x.shape[0], {"shape": x.shape, "half": x.shape[0] // 2}, (x.size + 1,)]
@@ -257,12 +259,12 @@ def test_lengths_among_the_results_need_no_new_record() -> None:
     assert measured.stats()["body_runs"] == 1
 
 
-def test_expressions_are_all_there() -> None:
+def test_expressions_are_unique_and_complete() -> None:
     listed = list(itertools.chain(*groups()))
     assert len(listed) == len(set(listed)) > 280
 
 
-def test_lengths_that_a_body_which_raises_has_written_are_integers() -> None:
+def test_lengths_written_before_an_exception_are_plain_integers() -> None:
     seen: list[Any] = []
 
     @trace
@@ -276,7 +278,7 @@ def test_lengths_that_a_body_which_raises_has_written_are_integers() -> None:
     assert seen == [(2, 4), (3, 4)] and {type(d) for shape in seen for d in shape} == {int}
 
 
-def test_a_list_outside_that_shapes_are_put_into_costs_no_record_for_each() -> None:
+def test_appending_shapes_to_an_external_list_does_not_retrace() -> None:
     seen: list[Any] = []
 
     @trace

@@ -151,7 +151,7 @@ def follows_eager(
 @pytest.mark.parametrize("body", BODIES)
 @settings(max_examples=2, deadline=None)
 @given(shapes=SHAPES)
-def test_bodies_that_use_lengths_are_never_stale(
+def test_bodies_using_lengths_are_never_stale(
     body: Callable[[Tensor], Any], options: dict[str, Any], shapes: list[tuple[int, int]]
 ) -> None:
     traced = trace(body, **options)
@@ -163,7 +163,7 @@ def test_bodies_that_use_lengths_are_never_stale(
 @pytest.mark.parametrize("body", BODIES)
 @settings(max_examples=20, deadline=None)
 @given(shapes=SHAPES)
-def test_bodies_that_use_lengths_are_never_stale_in_many_orders(
+def test_bodies_using_lengths_are_never_stale_in_many_orders(
     body: Callable[[Tensor], Any], options: dict[str, Any], shapes: list[tuple[int, int]]
 ) -> None:
     traced = trace(body, **options)
@@ -173,7 +173,9 @@ def test_bodies_that_use_lengths_are_never_stale_in_many_orders(
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
 @settings(max_examples=10, deadline=None)
 @given(lengths=st.lists(st.tuples(*[st.sampled_from([1, 2, 3, 4])] * 3), min_size=3, max_size=8))
-def test_lengths_that_meet_or_part(options: dict[str, Any], lengths: list[tuple[int, int, int]]) -> None:
+def test_broadcast_lengths_may_become_equal_or_differ(
+    options: dict[str, Any], lengths: list[tuple[int, int, int]]
+) -> None:
     def body(x: Tensor, y: Tensor) -> Tensor:
         return (x + y).sum(axis=1) * y.mean()
 
@@ -209,7 +211,7 @@ def batches(sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
-def test_training_with_any_batch_size_is_eager_training(options: dict[str, Any]) -> None:
+def test_training_with_any_batch_size_matches_eager(options: dict[str, Any]) -> None:
     sizes = [8, 8, 12, 3, 64, 1, 6, 5, 4, 2, 100, 8, 33, 1]
     (one, eager), (other, step) = network(), network()
     traced = trace(step, **options)
@@ -220,7 +222,7 @@ def test_training_with_any_batch_size_is_eager_training(options: dict[str, Any])
 
 
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
-def test_hundreds_of_batch_sizes_are_one_record(options: dict[str, Any]) -> None:
+def test_hundreds_of_batch_sizes_do_not_retrace(options: dict[str, Any]) -> None:
     _, step = network()
     traced = trace(step, **options)
     for batch in batches(range(40, 140)):
@@ -232,7 +234,7 @@ def test_hundreds_of_batch_sizes_are_one_record(options: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("backend", [None, "EAGER"])
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
-def test_a_new_batch_size_compiles_nothing(options: dict[str, Any], backend: str | None) -> None:
+def test_new_batch_size_compiles_nothing(options: dict[str, Any], backend: str | None) -> None:
     _, step = network()
     traced = trace(step, backend=backend, **options)
     for batch in batches([16, 16, 16]):
@@ -250,7 +252,7 @@ def test_a_new_batch_size_compiles_nothing(options: dict[str, Any], backend: str
     lambda x, y: mgb.jvp(F.exp, (x,), (y,))[1],
     lambda x, y: mgb.vmap(lambda x, y: mgb.grad(lambda x: (F.exp(x) * y).sum())(x))(x, y),
 ])  # fmt: skip
-def test_transforms_follow_lengths(transform: Any) -> None:
+def test_transforms_do_not_retrace_at_new_lengths(transform: Any) -> None:
     traced = trace(transform)
     for length in (3, 4, 9, 20):
         x, y = np.random.default_rng(length).standard_normal((2, length, 3)).astype(np.float32)
@@ -258,14 +260,14 @@ def test_transforms_follow_lengths(transform: Any) -> None:
     assert traced.stats()["body_runs"] == 1
 
 
-def test_gradients_of_what_does_not_matter_are_zeros_under_a_trace() -> None:
+def test_traced_gradient_of_floor_is_zero_at_new_lengths() -> None:
     traced = trace(mgb.grad(lambda x: F.floor(x).sum()))
     assert [traced(Tensor(np.ones(n, np.float32))).tolist() for n in (2, 2, 3)] == [
         [0] * n for n in (2, 2, 3)
     ]
 
 
-def test_the_reason_of_a_record_names_the_line_where_lengths_decide() -> None:
+def test_retrace_reason_names_the_line_comparing_lengths() -> None:
     def decides(x: Tensor) -> Tensor:
         if x.shape[0] > 5:
             return x * 2
@@ -281,7 +283,7 @@ def test_the_reason_of_a_record_names_the_line_where_lengths_decide() -> None:
         assert reason.endswith(f"; lengths decide at {__file__}:{line}")
 
 
-def test_slices_that_count_down_follow_lengths() -> None:
+def test_negative_step_slices_do_not_retrace_at_new_lengths() -> None:
     def parts(x: Any) -> Any:
         return x[:, ::-1] * 2, x[-2::-2], x[5:1:-1], x[::-1][:3]
 
@@ -293,7 +295,7 @@ def test_slices_that_count_down_follow_lengths() -> None:
     assert traced.stats()["body_runs"] == 1
 
 
-def test_the_body_is_skipped_for_new_lengths() -> None:
+def test_body_is_skipped_for_new_lengths() -> None:
     @trace(without_host=True)
     def double(x: Tensor) -> Tensor:
         return x[: x.shape[0] // 2] * 2.0
@@ -303,7 +305,7 @@ def test_the_body_is_skipped_for_new_lengths() -> None:
     assert double.stats()["body_runs"] == 1
 
 
-def test_a_length_among_operands_is_followed() -> None:
+def test_length_used_as_an_operand_is_symbolic() -> None:
     @trace(without_host=True)
     def mean(x: Tensor) -> Tensor:
         return x.sum() / x.shape[0] * (x.size - x.shape[1])
@@ -314,7 +316,7 @@ def test_a_length_among_operands_is_followed() -> None:
     assert mean.stats()["records"] == 1
 
 
-def test_a_body_that_reads_values_is_recorded_once_for_all_lengths() -> None:
+def test_body_reading_values_does_not_retrace_at_new_lengths() -> None:
     @trace
     def positive(x: Tensor) -> Tensor:
         total = float(x.sum().numpy())
@@ -329,7 +331,7 @@ def test_a_body_that_reads_values_is_recorded_once_for_all_lengths() -> None:
     assert stats["body_runs"] == 10 and stats["records"] <= 3
 
 
-def test_programs_of_other_lengths_show_their_own() -> None:
+def test_programs_show_their_own_lengths() -> None:
     @trace(without_host=True)
     def shifted(x: Tensor) -> Tensor:
         return F.softmax(x + F.arange(x.shape[1]), axis=1)
@@ -347,7 +349,7 @@ def test_programs_of_other_lengths_show_their_own() -> None:
         np.testing.assert_allclose(program.run(x)[0], wanted, rtol=1e-5)
 
 
-def test_another_number_of_axes_or_dtype_is_another_record() -> None:
+def test_new_rank_or_dtype_retraces() -> None:
     @trace(without_host=True)
     def summed(x: Tensor) -> Tensor:
         return x.sum(axis=0)
@@ -359,7 +361,7 @@ def test_another_number_of_axes_or_dtype_is_another_record() -> None:
     assert summed.stats()["records"] == 4
 
 
-def test_an_argument_that_stands_twice_has_one_shape() -> None:
+def test_argument_passed_twice_has_one_shape() -> None:
     @trace(without_host=True)
     def product(x: Tensor, y: Tensor) -> Tensor:
         return (x * y).sum() + x.shape[0] - y.shape[0]
@@ -370,7 +372,7 @@ def test_an_argument_that_stands_twice_has_one_shape() -> None:
         np.testing.assert_allclose(product(x, y).numpy(), array(n, seed=1) @ array(n, seed=2), rtol=1e-5)
 
 
-def test_a_length_that_python_keeps_is_an_integer_for_others() -> None:
+def test_stored_length_is_a_plain_integer_elsewhere() -> None:
     kept = []
 
     @trace
@@ -385,7 +387,7 @@ def test_a_length_that_python_keeps_is_an_integer_for_others() -> None:
     follows_eager(lambda x: x.reshape(-1, n), trace(lambda x: x.reshape(-1, n)), [(array(6),), (array(9),)])
 
 
-def test_the_shape_of_a_gradient_of_an_argument_is_not_frozen() -> None:
+def test_shape_of_the_grad_of_an_argument_is_not_frozen() -> None:
     @trace(without_host=True)
     def scaled_by_rows(x: Tensor) -> Tensor:
         return x * 2.0 if x.grad is None else x * float(len(x.grad))
@@ -396,7 +398,7 @@ def test_the_shape_of_a_gradient_of_an_argument_is_not_frozen() -> None:
         np.testing.assert_allclose(scaled_by_rows(x).numpy(), array(n, 2) * n, rtol=1e-6)
 
 
-def test_what_a_result_is_has_plain_lengths() -> None:
+def test_result_shape_has_plain_integers() -> None:
     @trace(without_host=True)
     def doubled(x: Tensor) -> Tensor:
         return x * 2.0

@@ -153,26 +153,26 @@ def runs_as_eager(body: Body) -> int:
 
 
 @pytest.mark.parametrize("body", THROUGH.values(), ids=THROUGH)
-def test_lengths_that_pass_through_are_recorded_once(body: Body) -> None:
+def test_symbolic_use_of_lengths_does_not_retrace(body: Body) -> None:
     assert runs_as_eager(body) == 1
 
 
 @pytest.mark.parametrize("body", COMPARED.values(), ids=COMPARED)
-def test_a_comparison_of_lengths_is_recorded_for_each_outcome(body: Body) -> None:
+def test_length_comparison_retraces_once_per_outcome(body: Body) -> None:
     assert runs_as_eager(body) == 2
 
 
 @pytest.mark.parametrize("body", USED.values(), ids=USED)
-def test_a_length_whose_value_is_used_is_recorded_for_each(body: Body) -> None:
+def test_using_the_value_of_a_length_retraces_per_length(body: Body) -> None:
     assert runs_as_eager(body) == len(set(ROWS))
 
 
 @pytest.mark.parametrize("body", RETURNED.values(), ids=RETURNED)
-def test_lengths_that_are_returned_are_those_of_the_call(body: Body) -> None:
+def test_returned_lengths_are_those_of_the_call(body: Body) -> None:
     assert runs_as_eager(body) <= len(set(ROWS))
 
 
-def test_an_array_times_a_length_has_the_dtype_of_the_array() -> None:
+def test_array_times_length_keeps_the_array_dtype() -> None:
     traced = trace(lambda x: (x * 2, WEIGHTS[:3] * x.shape[0]))
     for rows in ROWS:
         found = traced(tensor(np.ones((rows, 2))))[1]
@@ -180,7 +180,7 @@ def test_an_array_times_a_length_has_the_dtype_of_the_array() -> None:
         np.testing.assert_array_equal(found, WEIGHTS[:3] * rows)
 
 
-def test_what_lies_outside_at_a_length_may_change() -> None:
+def test_changed_external_value_indexed_by_a_length_takes_effect() -> None:
     table = {3: 2.0, 4: 5.0}
     traced = trace(lambda x: x * table[x.shape[0]])
     for rows, factor in ((3, 2.0), (4, 5.0), (3, 7.0), (3, 7.0), (4, 1.0)):
@@ -188,7 +188,7 @@ def test_what_lies_outside_at_a_length_may_change() -> None:
         np.testing.assert_array_equal(traced(tensor(np.ones((rows, 2)))).numpy(), np.full((rows, 2), factor))
 
 
-def test_a_training_step_that_makes_its_tensors_of_arrays_is_recorded_once() -> None:
+def test_training_step_converting_arrays_does_not_retrace() -> None:
     """Arrays of any length: nothing that the body makes is kept by the gradient that it asks for."""
     weight = mgb.Parameter(np.zeros((6, 4), np.float32))
     manager = GradManager().attach([weight])
@@ -209,7 +209,7 @@ def test_a_training_step_that_makes_its_tensors_of_arrays_is_recorded_once() -> 
     assert step.stats()["body_runs"] == 1
 
 
-def test_labels_that_are_an_array_of_any_length_need_no_new_record() -> None:
+def test_array_labels_of_new_lengths_do_not_retrace() -> None:
     loss = trace(lambda scores, labels: F.nn.cross_entropy(scores * 2, labels))
     for rows in (4, 4, 5, 7, 1, 9):
         rng = np.random.default_rng(rows)

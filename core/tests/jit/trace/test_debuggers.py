@@ -48,7 +48,7 @@ def lines_seen(function: Callable[[], object]) -> list[int]:
     return seen
 
 
-def test_a_debugger_sees_the_lines_of_the_recorded_call_alone() -> None:
+def test_debugger_sees_body_lines_only_while_recording() -> None:
     traced = trace(watched)
     assert lines_seen(lambda: traced(tensor(1.0))) == [1, 2]
     assert lines_seen(lambda: traced(tensor(1.0))) == [] and runs(traced) == 1
@@ -56,7 +56,7 @@ def test_a_debugger_sees_the_lines_of_the_recorded_call_alone() -> None:
     assert [lines_seen(lambda: always(tensor(1.0))) for _ in range(2)] == [[1, 2]] * 2
 
 
-def test_under_a_profiler_a_call_is_recorded_and_skipped() -> None:
+def test_profiler_does_not_prevent_skipping_the_body() -> None:
     traced, profiler = trace(watched), cProfile.Profile()
     profiler.enable()
     try:
@@ -68,7 +68,7 @@ def test_under_a_profiler_a_call_is_recorded_and_skipped() -> None:
 
 
 @pytest.mark.skipif(hasattr(sys, "monitoring"), reason="sys.monitoring has places for both and for mgb")
-def test_under_a_debugger_and_a_profiler_the_body_runs() -> None:
+def test_body_runs_under_both_debugger_and_profiler() -> None:
     traced, before = trace(watched), (sys.gettrace(), sys.getprofile())
     sys.settrace(lambda *_: None)
     sys.setprofile(lambda *_: None)
@@ -80,7 +80,7 @@ def test_under_a_debugger_and_a_profiler_the_body_runs() -> None:
     assert results == [3.0] * 3 and runs(traced) == 3 and "debugger and a profiler" in reasons(traced)
 
 
-def test_a_breakpoint_makes_the_body_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_breakpoint_makes_the_body_run(monkeypatch: pytest.MonkeyPatch) -> None:
     hits: list[int] = []
     monkeypatch.setattr(sys, "breakpointhook", lambda: hits.append(1))
 
@@ -99,7 +99,7 @@ def raises(x: Any) -> Any:
     raise ValueError(f"{y.shape}")
 
 
-def test_a_traceback_names_the_line_of_the_body() -> None:
+def test_traceback_names_the_line_of_the_body() -> None:
     with pytest.raises(ValueError) as caught:
         trace(raises)(tensor(1.0))
     last = traceback.extract_tb(caught.value.__traceback__)[-1]
@@ -107,7 +107,7 @@ def test_a_traceback_names_the_line_of_the_body() -> None:
     assert last.line == 'raise ValueError(f"{y.shape}")'
 
 
-def test_what_the_collector_calls_is_no_part_of_the_body() -> None:
+def test_gc_callbacks_are_not_part_of_the_body() -> None:
     told: list[str] = []
 
     def callback(phase: str, information: dict[str, int]) -> None:
@@ -128,7 +128,7 @@ def test_what_the_collector_calls_is_no_part_of_the_body() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_what_a_recorded_call_has_done_before_an_exception_stands(error: type[BaseException]) -> None:
+def test_updates_before_an_exception_persist(error: type[BaseException]) -> None:
     total = Parameter(np.zeros(2, np.float32))
 
     @trace

@@ -63,7 +63,7 @@ def call(state: State, function: Any, number: int, kind: int) -> Tensor:
 
 
 @pytest.mark.parametrize("order", ["in turn", "in runs", *range(2)])
-def test_each_thing_that_a_body_does_gets_a_program(order: str | int) -> None:
+def test_each_branch_of_a_body_gets_its_own_program(order: str | int) -> None:
     kinds = [n % 6 if order == "in turn" else n // 4 for n in range(24)]
     if isinstance(order, int):
         random.Random(order).shuffle(kinds)
@@ -83,7 +83,7 @@ def test_each_thing_that_a_body_does_gets_a_program(order: str | int) -> None:
         assert len(variant.programs) == sum(bool(segment.outputs) for segment in variant.segments)
 
 
-def test_a_body_that_fails_after_it_departed_leaves_what_it_did() -> None:
+def test_body_raising_after_divergence_keeps_its_updates() -> None:
     total = tensor(np.zeros(3, np.float32))
 
     @trace
@@ -107,7 +107,7 @@ def test_a_body_that_fails_after_it_departed_leaves_what_it_did() -> None:
         np.testing.assert_array_equal(total.numpy(), expected)
 
 
-def test_parameters_that_are_always_new_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_for_ever_new_op_parameters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "_MOST", 8)
     traced = trace(lambda x, k: F.topk(x * 2.0, k)[0], run_body=True)
     x = tensor(np.arange(30, dtype=np.float32))
@@ -116,7 +116,7 @@ def test_parameters_that_are_always_new_are_bounded(monkeypatch: pytest.MonkeyPa
     assert traced.stats()["records"] == 1 and len(traced.variants()) == 8
 
 
-def test_other_ops_are_refused_also_where_calls_have_departed() -> None:
+def test_different_ops_mismatch_even_after_earlier_divergence() -> None:
     flag = False
 
     def body(x: Tensor, k: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ def test_other_ops_are_refused_also_where_calls_have_departed() -> None:
     np.testing.assert_array_equal(traced(x, tensor(2)).numpy(), [4.0, 3.0])
 
 
-def test_what_is_made_of_numbers_that_the_body_reads_stays_compiled() -> None:
+def test_ops_on_values_read_by_the_body_stay_compiled() -> None:
     traced = trace(lambda x: (x + 1.0) * float(x.sum()) - float(x.sum()) / 2)
     for n in range(1, 12):
         x = np.arange(n, n + 4, dtype=np.float32)
@@ -147,7 +147,7 @@ def test_what_is_made_of_numbers_that_the_body_reads_stays_compiled() -> None:
     )
 
 
-def test_a_value_that_is_returned_may_be_read_again_and_again() -> None:
+def test_returned_value_can_be_read_repeatedly_in_the_body() -> None:
     @trace
     def doubled(x: Tensor) -> Tensor:
         y = x * 2.0

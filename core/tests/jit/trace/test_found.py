@@ -25,7 +25,7 @@ def ones(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize("traced", TRACED)
-def test_gradients_add_up_over_two_calls_and_more(traced: Any) -> None:
+def test_gradients_accumulate_over_several_calls(traced: Any) -> None:
     weight = Parameter(np.ones(3))
     manager = GradManager().attach([weight])
 
@@ -53,7 +53,7 @@ def test_gradients_add_up_over_two_calls_and_more(traced: Any) -> None:
 
 
 @pytest.mark.parametrize("traced", TRACED)
-def test_an_update_at_every_second_call(traced: Any) -> None:
+def test_optimizer_step_at_every_second_call(traced: Any) -> None:
     weight = Parameter(np.ones(3))
     manager, optimizer = GradManager().attach([weight]), O.SGD([weight], lr=0.1)
 
@@ -73,7 +73,7 @@ def test_an_update_at_every_second_call(traced: Any) -> None:
         expected -= 0.1 * 4 * expected if call % 2 == 1 else 0.0
 
 
-def test_the_grad_of_an_argument_is_asked_of_that_argument() -> None:
+def test_grad_of_an_argument_is_guarded_per_argument() -> None:
     @trace
     def doubled(x: Tensor) -> Tensor:
         return x * 2.0 if x.grad is None else x + x.grad
@@ -117,19 +117,19 @@ def trained(traced: Any, change: Any) -> list[float]:
 
 @pytest.mark.parametrize("change", [attach, add_group])
 @pytest.mark.parametrize("traced", TRACED)
-def test_what_is_attached_or_optimized_later_is_trained(traced: Any, change: Any) -> None:
+def test_parameters_attached_or_added_later_are_trained(traced: Any, change: Any) -> None:
     eager = trained(lambda f: f, change)
     assert eager[-1] < 1.0
     np.testing.assert_allclose(trained(traced, change), eager, rtol=1e-6)
 
 
 @pytest.mark.parametrize("change", [attach, add_group])
-def test_so_it_is_in_a_part_that_is_compiled(change: Any) -> None:
+def test_parameters_attached_or_added_later_are_trained_in_partial_trace(change: Any) -> None:
     eager = trained(lambda f: f, change)
     np.testing.assert_allclose(trained(partial_trace, change), eager, rtol=1e-6)
 
 
-def test_a_manager_that_the_body_makes_or_attaches_to_is_recorded_once() -> None:
+def test_body_creating_or_attaching_a_manager_does_not_retrace() -> None:
     manager = GradManager()
 
     def gradient(x: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ def test_a_manager_that_the_body_makes_or_attaches_to_is_recorded_once() -> None
     assert function.stats()["body_runs"] == 3
 
 
-def test_two_parameters_take_turns_and_the_shapes_change() -> None:
+def test_alternating_parameters_with_changing_shapes() -> None:
     weights, turn = [Parameter(np.ones(3)), Parameter(np.ones(3))], [0]
     manager = GradManager().attach(weights)
 
@@ -175,7 +175,7 @@ def test_two_parameters_take_turns_and_the_shapes_change() -> None:
 
 
 @pytest.mark.parametrize("run_body", [None, True, False])
-def test_what_is_attached_already_may_be_attached_before_each_call(run_body: bool | None) -> None:
+def test_reattaching_an_attached_tensor_does_not_retrace(run_body: bool | None) -> None:
     weight = Parameter(np.ones(3))
     manager = GradManager()
 
@@ -196,7 +196,7 @@ def test_what_is_attached_already_may_be_attached_before_each_call(run_body: boo
     assert step.stats()["records"] == 2
 
 
-def test_keywords_in_another_order_are_the_same_arguments() -> None:
+def test_keyword_order_does_not_change_the_arguments() -> None:
     @trace
     def choose(a: Tensor, b: Tensor) -> Tensor:
         return a * 2.0 + a.grad if a.grad is not None else a * 3.0 + b

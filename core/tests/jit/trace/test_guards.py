@@ -22,7 +22,7 @@ compiled = pytest.mark.parametrize("wrap", [hostless, partial_trace], ids=["with
 
 
 @compiled
-def test_the_generator_may_be_seeded_again(wrap: Any) -> None:
+def test_reseeding_the_generator_takes_effect(wrap: Any) -> None:
     def body(x: Tensor) -> Tensor:
         return x + random.uniform(size=(2,))
 
@@ -37,7 +37,7 @@ def test_the_generator_may_be_seeded_again(wrap: Any) -> None:
     assert traced(x).tolist() == want[1]
 
 
-def test_a_partial_trace_may_rebind_what_it_differentiates() -> None:
+def test_partial_trace_can_update_an_argument_it_differentiates() -> None:
     p = tensor([3.0])
 
     @partial_trace
@@ -54,7 +54,7 @@ def test_a_partial_trace_may_rebind_what_it_differentiates() -> None:
 
 
 @compiled
-def test_an_argument_that_the_body_also_changes_outside(wrap: Any) -> None:
+def test_argument_aliasing_an_updated_free_variable(wrap: Any) -> None:
     p, t = tensor([3.0]), tensor([1.0])
 
     def body(x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def test_an_argument_that_the_body_also_changes_outside(wrap: Any) -> None:
 
 
 @compiled
-def test_another_nesting_of_as_many_tensors(wrap: Any) -> None:
+def test_nesting_of_arguments_is_guarded(wrap: Any) -> None:
     traced = wrap(lambda x, ys: x + ys[0] if isinstance(ys, list) else x * ys)
     a, b = tensor([2.0]), tensor([5.0])
     assert [traced(a, [b]).item() for _ in range(3)] == [7.0] * 3
@@ -77,7 +77,7 @@ def test_another_nesting_of_as_many_tensors(wrap: Any) -> None:
 
 
 @compiled
-def test_a_parameter_is_not_taken_for_a_tensor(wrap: Any) -> None:
+def test_parameter_and_tensor_arguments_are_distinguished(wrap: Any) -> None:
     traced = wrap(lambda x: x * 2 if isinstance(x, Parameter) else x * 3)
     plain, parameter = tensor([1.0]), Parameter([1.0])
     assert [traced(plain).item() for _ in range(3)] == [3.0] * 3
@@ -86,7 +86,7 @@ def test_a_parameter_is_not_taken_for_a_tensor(wrap: Any) -> None:
 
 
 @compiled
-def test_a_negative_zero_is_another_number(wrap: Any) -> None:
+def test_negative_zero_is_distinguished_from_zero(wrap: Any) -> None:
     traced = wrap(lambda x, k: 1.0 / (x * k))
     x = tensor([1.0])
     assert [traced(x, k=0.0).item() for _ in range(3)] == [np.inf] * 3
@@ -94,7 +94,7 @@ def test_a_negative_zero_is_another_number(wrap: Any) -> None:
     assert traced(x, k=0.0).item() == np.inf
 
 
-def test_a_body_that_runs_tells_negative_zeros() -> None:
+def test_run_body_distinguishes_negative_zero() -> None:
     traced = trace(lambda x, k: F.sum(1.0 / (x * k)), run_body=True)
     x, zeros = tensor([1.0, 1.0]), np.zeros(2, np.float32)
     assert [traced(x, k=0.0).item() for _ in range(3)] == [np.inf] * 3
@@ -119,7 +119,9 @@ def test_a_body_that_runs_tells_negative_zeros() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("place", ["key", "inner key", "value"])
-def test_equal_keys_that_python_tells_apart(wrap: Any, keys: tuple[Any, ...], place: str) -> None:
+def test_equal_values_of_different_types_are_distinguished(
+    wrap: Any, keys: tuple[Any, ...], place: str
+) -> None:
     texts = list(map(repr, keys))
 
     def body(x: Tensor, given: Any) -> Tensor:
@@ -136,7 +138,7 @@ def test_equal_keys_that_python_tells_apart(wrap: Any, keys: tuple[Any, ...], pl
 
 
 @compiled
-def test_slices_and_ranges_are_known_by_their_values(wrap: Any) -> None:
+def test_slices_and_ranges_are_guarded_by_value(wrap: Any) -> None:
     traced = wrap(lambda x, part, numbers: x[part] * float(numbers.start))
     x = tensor([1.0, 2.0, 3.0])
     for _ in range(2):
@@ -148,7 +150,7 @@ def test_slices_and_ranges_are_known_by_their_values(wrap: Any) -> None:
 
 @compiled
 @pytest.mark.parametrize("count", [2, 20])
-def test_two_arguments_that_are_one_tensor(wrap: Any, count: int) -> None:
+def test_same_tensor_for_two_arguments_is_distinguished(wrap: Any, count: int) -> None:
     def body(*xs: Tensor) -> Tensor:
         first, last = xs[0], xs[-1]
         first += 1.0
@@ -164,7 +166,7 @@ def test_two_arguments_that_are_one_tensor(wrap: Any, count: int) -> None:
 
 @compiled
 @pytest.mark.parametrize("count", [1, 20])
-def test_tensors_outside_of_another_dtype(wrap: Any, count: int) -> None:
+def test_dtype_change_of_a_captured_tensor_is_detected(wrap: Any, count: int) -> None:
     outside = [tensor([1, 2]) for _ in range(count)]
     traced, x = wrap(lambda x: sum((x * w for w in outside), x)), tensor([1, 1])
     for _ in range(3):
@@ -175,7 +177,7 @@ def test_tensors_outside_of_another_dtype(wrap: Any, count: int) -> None:
 
 
 @compiled
-def test_gradients_add_up_where_there_are_some(wrap: Any) -> None:
+def test_gradients_accumulate_into_existing_grads(wrap: Any) -> None:
     p, x = tensor([3.0]), tensor([2.0])
 
     def body(x: Tensor) -> None:
@@ -191,7 +193,7 @@ def test_gradients_add_up_where_there_are_some(wrap: Any) -> None:
 
 
 @compiled
-def test_a_manager_to_which_something_is_attached_later(wrap: Any) -> None:
+def test_attaching_to_a_manager_later_is_detected(wrap: Any) -> None:
     p, x, manager = tensor([3.0]), tensor([2.0]), GradManager()
 
     def body(x: Tensor) -> Tensor:

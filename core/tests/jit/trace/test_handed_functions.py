@@ -56,7 +56,9 @@ BODIES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_it_reads_is_guarded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_variables_of_functions_passed_to_transforms_are_guarded(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = BODIES[name]
     traced = trace(body)
     x = mgb.tensor(np.arange(1, 5, dtype=np.float32))

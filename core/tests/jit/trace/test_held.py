@@ -135,21 +135,21 @@ def number(result: Any) -> float:
 
 @pytest.mark.parametrize("traced", BODY.values(), ids=BODY)
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_state_that_is_kept_and_returned_goes_on(holder: Any, traced: Any) -> None:
+def test_stored_and_returned_state_carries_over_between_calls(holder: Any, traced: Any) -> None:
     step = traced(holder(filled(0.0)))
     assert [number(step(filled(1.0))) for _ in STATES] == STATES
 
 
 @pytest.mark.parametrize("traced", REFUSING.values(), ids=REFUSING)
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_state_that_is_kept_is_refused_where_the_body_never_runs_again(holder: Any, traced: Any) -> None:
+def test_storing_state_raises_where_the_body_never_reruns(holder: Any, traced: Any) -> None:
     step = traced(holder(filled(0.0)))
     for _ in range(2):
         with pytest.raises(errors.ImpureBodyError, match=r"test_held\.py"):
             step(filled(1.0))
 
 
-def test_a_list_that_is_returned_itself_is_the_same_list_at_every_call() -> None:
+def test_returned_external_list_keeps_its_identity() -> None:
     history: list[Tensor] = []
 
     @trace
@@ -161,7 +161,7 @@ def test_a_list_that_is_returned_itself_is_the_same_list_at_every_call() -> None
     assert [number(h) for h in history] == [2.0, 4.0, 6.0]
 
 
-def test_a_result_that_nobody_keeps_lets_the_body_rest() -> None:
+def test_results_stored_nowhere_else_do_not_rerun_the_body() -> None:
     @trace(run_body=False)
     def step(x: Tensor) -> Any:
         y = x * 2.0
@@ -175,7 +175,7 @@ def test_a_result_that_nobody_keeps_lets_the_body_rest() -> None:
     assert step.stats()["body_runs"] == 1
 
 
-def test_a_gradient_that_is_kept_as_well_as_left_is_new_at_every_call() -> None:
+def test_stored_gradient_is_new_at_every_call() -> None:
     weight = Parameter(np.ones(3))
     manager, log = GradManager().attach([weight]), []
 
@@ -192,7 +192,7 @@ def test_a_gradient_that_is_kept_as_well_as_left_is_new_at_every_call() -> None:
     assert [number(g) for g in log] == [1.0, 2.0, 3.0]
 
 
-def test_an_argument_that_is_kept_is_that_of_each_call() -> None:
+def test_stored_argument_is_that_of_each_call() -> None:
     state = {"last": filled(0.0)}
 
     @trace
@@ -205,7 +205,7 @@ def test_an_argument_that_is_kept_is_that_of_each_call() -> None:
 
 
 @pytest.mark.parametrize("traced", REFUSING.values(), ids=REFUSING)
-def test_what_a_refused_call_leaves_in_python_has_its_value(traced: Any) -> None:
+def test_tensor_stored_by_a_rejected_call_has_its_value(traced: Any) -> None:
     state: Any = Thing()
 
     def keeps(x: Tensor) -> Tensor:
@@ -218,7 +218,7 @@ def test_what_a_refused_call_leaves_in_python_has_its_value(traced: Any) -> None
         assert number(state.h) == 6.0
 
 
-def test_compiling_a_body_that_keeps_something_leaves_values() -> None:
+def test_compiling_a_body_that_stores_state_leaves_valid_values() -> None:
     state = {"h": filled(0.0)}
 
     @trace
@@ -231,7 +231,7 @@ def test_compiling_a_body_that_keeps_something_leaves_values() -> None:
     assert [number(step(filled(1.0))) for _ in STATES] == STATES
 
 
-def test_a_window_and_a_running_mean_follow_their_state() -> None:
+def test_sliding_window_and_moving_average_follow_their_state() -> None:
     window: list[Tensor] = []
     average: list[Any] = [None]
 
@@ -254,7 +254,7 @@ def test_a_window_and_a_running_mean_follow_their_state() -> None:
     assert [number(moving(filled(1.0))) for _ in STATES] == STATES
 
 
-def test_aliases_and_data_that_are_kept_are_those_of_each_call() -> None:
+def test_stored_aliases_and_new_tensors_are_those_of_each_call() -> None:
     weight, state, log = Parameter(np.zeros(3)), Thing(), []
 
     @trace
@@ -271,7 +271,7 @@ def test_aliases_and_data_that_are_kept_are_those_of_each_call() -> None:
 
 
 @pytest.mark.parametrize("capture_as_const", [False, True])
-def test_an_alias_and_data_that_nobody_keeps_let_the_body_rest(capture_as_const: bool) -> None:
+def test_unstored_aliases_and_constants_do_not_rerun_the_body(capture_as_const: bool) -> None:
     weight = Parameter(np.ones(3))
 
     @trace(run_body=False, capture_as_const=capture_as_const)

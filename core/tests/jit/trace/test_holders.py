@@ -172,7 +172,7 @@ def check(net: Any, truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("kind", WHOLE_STEPS)
-def test_a_step_of_a_strangers_network_and_optimizer(kind: str) -> None:
+def test_training_step_of_third_party_module_and_optimizer(kind: str) -> None:
     (net, opt), truth, traced, x = made(), Truth(), KINDS[kind](step), tensor(X.astype(np.float32))
     for rate in [0.001] * 4 + [0.002, 0.0005, 0.003, 0.001]:
         opt.groups[0]["rate"] = rate
@@ -183,7 +183,7 @@ def test_a_step_of_a_strangers_network_and_optimizer(kind: str) -> None:
     assert counts["body_runs"] == counts["records"]
 
 
-def test_a_part_of_a_step() -> None:
+def test_partial_trace_of_third_party_module() -> None:
     (net, opt), truth, traced, x = made(), Truth(), KINDS["partial_trace"](loss_of), tensor(np.float32(X))
     for _ in range(5):
         with GradManager().attach(opt.groups[0]["params"]) as manager:
@@ -195,7 +195,7 @@ def test_a_part_of_a_step() -> None:
     assert traced.stats()["body_runs"] == 1
 
 
-def test_values_that_are_given_from_outside_are_live() -> None:
+def test_external_parameter_updates_are_seen_without_retrace() -> None:
     traced, x = KINDS["xla_trace"](loss_of), tensor(np.float32(X))
     net, truth = made()[0], Truth()
     for scale in (1.0, 2.0, 0.5):
@@ -226,7 +226,7 @@ def another_layer(net: Chain, truth: Truth) -> None:
 
 @pytest.mark.parametrize("kind", SKIPPING)
 @pytest.mark.parametrize("change", [another_flag, another_weight, another_layer])
-def test_what_changes_is_recorded_again(kind: str, change: Callable[[Chain, Truth], None]) -> None:
+def test_changed_flag_weight_or_layer_retraces(kind: str, change: Callable[[Chain, Truth], None]) -> None:
     (net, _), truth, traced, x = made(), Truth(), KINDS[kind](loss_of), tensor(np.float32(X))
     for _ in range(3):
         np.testing.assert_allclose(traced(net, x).numpy(), truth.loss(), rtol=1e-4)
@@ -237,7 +237,7 @@ def test_what_changes_is_recorded_again(kind: str, change: Callable[[Chain, Trut
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_network_is_another_argument(kind: str) -> None:
+def test_two_modules_of_one_class_give_their_own_results(kind: str) -> None:
     traced, x = KINDS[kind](loss_of), tensor(np.float32(X))
     one, other, truth = made()[0], made()[0], Truth()
     another_layer(other, changed := Truth())
@@ -246,7 +246,7 @@ def test_another_network_is_another_argument(kind: str) -> None:
         np.testing.assert_allclose(traced(other, x).numpy(), changed.loss(), rtol=1e-4)
 
 
-def test_equal_optimizers_are_two() -> None:
+def test_equal_optimizers_are_distinguished_by_identity() -> None:
     traced, x = KINDS["xla_trace"](step), tensor(np.float32(X))
     for _ in range(2):
         (net, opt), truth = made(), Truth()
@@ -270,7 +270,7 @@ class Both(Module):
 
 
 @pytest.mark.parametrize("kind", SKIPPING)
-def test_a_strangers_layer_in_a_module(kind: str) -> None:
+def test_third_party_layer_inside_an_mgb_module(kind: str) -> None:
     (chain, _), truth, traced, x = made(), Truth(), KINDS[kind](loss_of), tensor(np.float32(X))
     net = Both(chain)
     net.last.weight[...] = np.eye(2, dtype=np.float32)
@@ -281,7 +281,7 @@ def test_a_strangers_layer_in_a_module(kind: str) -> None:
             np.testing.assert_allclose(traced(net, x).numpy(), truth.loss(), rtol=1e-4)
 
 
-def test_our_optimizer_for_a_strangers_network() -> None:
+def test_mgb_optimizer_trains_third_party_module() -> None:
     (net, _), truth, traced, x = made(), Truth(), KINDS["xla_trace"](step), tensor(np.float32(X))
     params = [part for _, part in parts_within(net) if isinstance(part, Tensor)]
     opt = SGD(params, lr=0.001, momentum=0.5)
@@ -298,7 +298,7 @@ def test_our_optimizer_for_a_strangers_network() -> None:
 
 
 @pytest.mark.parametrize("kind", WHOLE_STEPS)
-def test_steady_calls_ask_no_holder(kind: str) -> None:
+def test_steady_calls_do_not_query_module_parts(kind: str) -> None:
     (net, opt), traced, x = made(), KINDS[kind](step), tensor(np.float32(X))
     for _ in range(3):
         traced(net, opt, x)
@@ -310,7 +310,7 @@ def test_steady_calls_ask_no_holder(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SKIPPING)
-def test_a_network_that_is_dropped_is_freed(kind: str) -> None:
+def test_dropped_module_is_freed(kind: str) -> None:
     traced, x, gone = KINDS[kind](loss_of), tensor(np.float32(X)), []
     for _ in range(5):
         net = made()[0]
@@ -324,7 +324,7 @@ def test_a_network_that_is_dropped_is_freed(kind: str) -> None:
     assert len(traced.variants()) <= 1
 
 
-def test_nothing_is_put_into_a_strangers_object() -> None:
+def test_tracing_does_not_modify_third_party_objects() -> None:
     layer, x = Dense(weights()[0]), tensor(np.float32(X))
     before = set(vars(layer)), pickle.dumps(layer)
     traced = KINDS["xla_trace"](loss_of)
@@ -337,7 +337,7 @@ def test_nothing_is_put_into_a_strangers_object() -> None:
 # the protocol
 
 
-def test_what_is_a_holder() -> None:
+def test_isinstance_recognizes_the_holder_protocol() -> None:
     assert all(isinstance(one, Holder) for one in (*made(), Linear(2, 2), GradManager()))
     assert issubclass(SGD, Holder)
 
@@ -349,7 +349,7 @@ def test_what_is_a_holder() -> None:
     assert not isinstance(Silent, Holder)
 
 
-def test_parts_have_names_and_stand_once() -> None:
+def test_parts_within_yields_each_part_once_by_name() -> None:
     net = Both(made()[0])
     net.again = [net.last, net.inner]
     found = dict(parts_within(net))
@@ -360,7 +360,7 @@ def test_parts_have_names_and_stand_once() -> None:
     ]
 
 
-def test_what_holds_tensors_and_does_not_say_so_is_refused() -> None:
+def test_object_with_undeclared_tensors_is_rejected() -> None:
     class Plain:
         def __init__(self) -> None:
             self.weight = Parameter(weights()[0].astype(np.float32))

@@ -13,7 +13,7 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def test_the_body_is_skipped_unless_it_reads() -> None:
+def test_body_is_skipped_unless_it_reads_values() -> None:
     def plain(x):
         return x + 1
 
@@ -31,7 +31,7 @@ def test_the_body_is_skipped_unless_it_reads() -> None:
         trace(reads, without_host=True)(tensor(1.0))
 
 
-def test_without_host_keys_on_python_values_and_on_shared_arguments() -> None:
+def test_without_host_guards_python_values_and_aliased_arguments() -> None:
     @trace(without_host=True)
     def function(x, y, factor):
         return x + y * factor
@@ -44,7 +44,7 @@ def test_without_host_keys_on_python_values_and_on_shared_arguments() -> None:
 
 
 @pytest.mark.parametrize("make", [tensor, from_dlpack])
-def test_a_tensor_made_of_an_array_outside_has_what_stands_there_now(make) -> None:
+def test_tensor_made_from_an_external_array_has_its_current_data(make) -> None:
     data = np.ones(2, np.float32)
 
     @trace
@@ -56,7 +56,7 @@ def test_a_tensor_made_of_an_array_outside_has_what_stands_there_now(make) -> No
         data += 1
 
 
-def test_an_array_that_the_body_makes_is_a_constant() -> None:
+def test_array_created_in_the_body_is_a_constant() -> None:
     lower = trace(lambda x: x * np.tril(np.ones((3, 3), np.float32)), without_host=True)
     doubled = trace(lambda x, m: x * (m * 2), without_host=True)
     x = floats(3)
@@ -66,7 +66,7 @@ def test_an_array_that_the_body_makes_is_a_constant() -> None:
     assert lower.stats()["records"] == doubled.stats()["records"] == 1
 
 
-def test_without_host_refuses_to_leave_the_trace() -> None:
+def test_without_host_rejects_exclude_from_trace() -> None:
     @trace(without_host=True)
     def excluded(x):
         with exclude_from_trace():
@@ -77,7 +77,7 @@ def test_without_host_refuses_to_leave_the_trace() -> None:
 
 
 @pytest.mark.parametrize("capture_as_const", [False, True])
-def test_data_that_the_body_makes_is_a_constant(capture_as_const: bool) -> None:
+def test_tensor_created_in_the_body_is_a_constant(capture_as_const: bool) -> None:
     @trace(without_host=True, capture_as_const=capture_as_const)
     def constant(x):
         return x + tensor(np.ones(2, np.float32)) + tensor([1, 2])
@@ -87,12 +87,12 @@ def test_data_that_the_body_makes_is_a_constant(capture_as_const: bool) -> None:
     assert constant.stats()["body_runs"] == 1
 
 
-def test_a_number_that_is_returned_is_that_of_the_body() -> None:
+def test_returned_python_number_is_preserved() -> None:
     number = trace(lambda x: (x, float(3)), without_host=True)
     assert [number(tensor(1.0))[1] for _ in range(3)] == [3.0] * 3
 
 
-def test_a_result_made_by_the_constructor_is_the_callers() -> None:
+def test_result_of_the_tensor_constructor_is_new_at_every_call() -> None:
     @trace(without_host=True)
     def doubled(x):
         return Tensor(x * 2)
@@ -101,7 +101,7 @@ def test_a_result_made_by_the_constructor_is_the_callers() -> None:
     assert [r.item() for r in results] == [0, 2, 4]
 
 
-def test_a_body_that_reads_may_do_what_only_python_can() -> None:
+def test_body_reading_values_can_use_them_in_python() -> None:
     @trace
     def function(x):
         scale = tensor(2.0 * x.item())
@@ -112,7 +112,7 @@ def test_a_body_that_reads_may_do_what_only_python_can() -> None:
         assert (result.item(), scale) == (2.0 * call * call, 2.0 * call)
 
 
-def test_a_value_of_an_argument_that_python_looks_at_is_never_frozen() -> None:
+def test_value_read_from_an_argument_is_never_frozen() -> None:
     def scaled(x, factor):
         return x * factor.item()
 
@@ -125,7 +125,7 @@ def test_a_value_of_an_argument_that_python_looks_at_is_never_frozen() -> None:
         matched(tensor(3.0), tensor(5.0))
 
 
-def test_arrays_among_the_arguments_are_inputs_and_numpy_scalars_are_known_by_their_values() -> None:
+def test_array_arguments_are_inputs_and_numpy_scalars_are_guarded() -> None:
     @trace(without_host=True)
     def function(x, offset, factor):
         return x * factor + offset
@@ -139,7 +139,7 @@ def test_arrays_among_the_arguments_are_inputs_and_numpy_scalars_are_known_by_th
     assert function.stats()["body_runs"] == 2
 
 
-def test_without_host_sees_a_tensor_that_was_given_another_shape() -> None:
+def test_without_host_detects_shape_change_of_a_captured_tensor() -> None:
     scale = tensor(floats(4))
 
     @trace(without_host=True)
@@ -173,7 +173,7 @@ def test_without_host_updates_in_place() -> None:
 
 
 @pytest.mark.parametrize("keep", ["_reset", "grad"])
-def test_what_the_body_makes_of_data_and_leaves_outside_is_new_at_every_call(keep: str) -> None:
+def test_constant_stored_externally_is_never_shared_between_calls(keep: str) -> None:
     last, seen = tensor([0.0]), []
 
     @trace
@@ -194,7 +194,7 @@ def test_what_the_body_makes_of_data_and_leaves_outside_is_new_at_every_call(kee
     assert len(set(map(id, seen))) == (4 if keep == "grad" else 1)
 
 
-def test_without_host_may_be_the_first_to_draw_a_random_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_host_can_create_the_random_generator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "_generators", {})
     drawn = trace(lambda x: random.uniform(size=(1000,)) + x, without_host=True)
     first, second = drawn(tensor(0.0)).numpy(), drawn(tensor(0.0)).numpy()
@@ -202,7 +202,7 @@ def test_without_host_may_be_the_first_to_draw_a_random_number(monkeypatch: pyte
     assert 0.45 < first.mean() < 0.55
 
 
-def test_without_host_sees_that_arguments_are_no_longer_shared() -> None:
+def test_without_host_detects_changed_argument_aliasing() -> None:
     x, y = (Tensor(np.full(2, value, np.float32)) for value in (1, 10))
     for count in (0, 20):  # few, and as many as are guarded together
         f = trace(lambda a, b, *more: a * 2 + b + sum(more), without_host=True)

@@ -166,7 +166,7 @@ def lines_of(function: Any) -> range:
 
 
 @pytest.mark.parametrize("body", IMPURE, ids=lambda body: body.__name__)
-def test_such_a_body_runs_at_each_call_and_statistics_name_the_line(body: Callable[[Any], Any]) -> None:
+def test_body_with_side_effects_runs_at_each_call_and_stats_name_the_line(body: Callable[[Any], Any]) -> None:
     traced = trace(body)
     for _ in range(4):
         traced(tensor(1.0))
@@ -181,7 +181,7 @@ REFUSED = [prints, appends, counts, writes_an_item, reads_by_item, decides, excl
 
 
 @pytest.mark.parametrize("body", REFUSED, ids=lambda body: body.__name__)
-def test_without_its_body_such_a_call_is_refused_before_it_does_that(
+def test_run_body_false_rejects_side_effects_before_they_happen(
     body: Callable[[Any], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = count
@@ -198,12 +198,12 @@ def test_without_its_body_such_a_call_is_refused_before_it_does_that(
 
 
 @pytest.mark.parametrize("wrap", [partial_trace, functools.partial(xla_trace, backend="eager")])
-def test_a_part_or_a_whole_step_refuses_it_too(wrap: Any) -> None:
+def test_partial_trace_and_xla_trace_reject_side_effects(wrap: Any) -> None:
     with pytest.raises(errors.ImpureBodyError, match="print"):
         wrap(prints)(tensor(1.0))
 
 
-def test_a_function_without_source_runs_at_each_call() -> None:
+def test_function_without_source_runs_at_each_call() -> None:
     names: dict[str, Any] = {"k": 2.0}
     exec("def f(x):\n    return x * k\n", names)
     traced = trace(names["f"])
@@ -213,7 +213,7 @@ def test_a_function_without_source_runs_at_each_call() -> None:
     assert runs(traced) == 2
 
 
-def test_other_ops_follow_from_what_has_changed_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_global_retraces_a_body_with_side_effects(monkeypatch: pytest.MonkeyPatch) -> None:
     @trace
     def f(x: Any) -> Any:
         log.append(1)

@@ -47,7 +47,7 @@ def read_excluded(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("body", [read_late, use_late, read_excluded])
-def test_a_longer_call_may_want_a_value_that_the_record_does_not_keep(body: Callable[..., Tensor]) -> None:
+def test_diverging_call_can_use_a_value_not_saved_by_the_trace(body: Callable[..., Tensor]) -> None:
     traced = trace(body)
     for length in (3, 6, 6, 3, 7, 6):
         np.testing.assert_array_equal(traced(counting(length)).numpy(), body(counting(length)).numpy())
@@ -55,7 +55,7 @@ def test_a_longer_call_may_want_a_value_that_the_record_does_not_keep(body: Call
 
 
 @pytest.mark.parametrize("backend", ["eager", "cpu_llvm"])
-def test_a_body_that_raises_leaves_no_wrong_value(backend: str) -> None:
+def test_raising_body_leaves_no_wrong_value(backend: str) -> None:
     if backend not in installed():
         pytest.skip(f"the backend {backend} is not installed")
     total, kept = tensor(np.ones(WIDTH, np.float32)), []
@@ -87,7 +87,7 @@ def test_a_body_that_raises_leaves_no_wrong_value(backend: str) -> None:
         np.testing.assert_array_equal(found, 2 * before)
 
 
-def test_other_shapes_may_lead_to_a_tensor_of_another_dtype() -> None:
+def test_new_shape_may_use_a_captured_tensor_of_another_dtype() -> None:
     short, long = counting(3), counting(3, dtype=np.int32)
     traced = trace(lambda x: ((short if x.shape[0] <= 4 else long).sum(), x * 2.0), run_body=True)
     for length in (3, 6, 6, 3, 7):
@@ -96,7 +96,7 @@ def test_other_shapes_may_lead_to_a_tensor_of_another_dtype() -> None:
         np.testing.assert_array_equal(doubled.numpy(), 2 * counting(length).numpy())
 
 
-def test_families_do_not_mix_dtypes() -> None:
+def test_shape_families_do_not_mix_dtypes() -> None:
     traced = trace(lambda x: x + x, run_body=True)
     traced(counting(3))
     for shape in ((2, 3), (2, 3), (4, 3), (5, 3)):
@@ -106,7 +106,7 @@ def test_families_do_not_mix_dtypes() -> None:
         np.testing.assert_array_equal(found.numpy(), 2 * x.numpy())
 
 
-def test_a_tensor_outside_may_be_of_another_rank() -> None:
+def test_captured_tensor_may_change_its_rank() -> None:
     weights = [counting(2, 3)]
     traced = trace(lambda x: (weights[0] * 2.0).sum() * x, run_body=True)
     for weight in (counting(2, 3), *[tensor(3.0)] * 4, *[counting(2, 3)] * 4):
@@ -117,7 +117,7 @@ def test_a_tensor_outside_may_be_of_another_rank() -> None:
     assert [len(variant.programs) for variant in traced.variants()] == [1, 1], "both are compiled"
 
 
-def test_lengths_that_are_always_new_find_the_ops_that_are_done_for_them() -> None:
+def test_ever_new_lengths_reuse_the_trace_of_their_branch() -> None:
     traced = trace(lambda x: x * 2.0 if x.shape[0] < 100 else x + 1.0, run_body=True)
     for length in range(1, 30):
         for x in (counting(length), counting(length + 100)):
@@ -126,7 +126,7 @@ def test_lengths_that_are_always_new_find_the_ops_that_are_done_for_them() -> No
     assert (traced.stats()["records"], len(traced.variants())) == (2, 58)
 
 
-def test_variants_are_bounded_and_what_was_recorded_still_serves_lengths_that_are_forgotten() -> None:
+def test_variants_are_bounded_and_evicted_lengths_do_not_retrace() -> None:
     @trace(run_body=True)
     def traced(x: Tensor) -> Tensor:
         return x * 2.0 if x.ndim == 1 else x + 1.0 if x.ndim == 2 else x - 1.0
@@ -139,7 +139,7 @@ def test_variants_are_bounded_and_what_was_recorded_still_serves_lengths_that_ar
     assert traced.stats()["records"] == 3
 
 
-def test_a_body_that_must_run_keeps_none_of_its_arguments() -> None:
+def test_body_that_must_run_does_not_keep_its_arguments_alive() -> None:
     traced = trace(lambda x: x * float(x.sum()))
     x = counting(5)
     traced(x)
@@ -214,7 +214,7 @@ def check_kept(found: list[Tensor], expected: list[Tensor]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_bodies_do_at_any_length_what_they_do_eagerly(seed: int) -> None:
+def test_random_bodies_match_eager_at_any_length(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(25):
         lines = random_body(rng)

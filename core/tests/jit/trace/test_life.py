@@ -74,7 +74,7 @@ def halved(x: Tensor) -> Tensor:
 tripled = trace(lambda x: x * 3.0)
 
 
-def test_methods_of_every_kind() -> None:
+def test_instance_class_and_static_methods_can_be_traced() -> None:
     for call in range(3):
         x = tensor(float(call))
         assert Scale(2.0).apply(x).item() == 2 * call
@@ -86,7 +86,7 @@ def test_methods_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"without_host": True}], ids=str)
-def test_a_traced_forward_of_a_module(options) -> None:
+def test_traced_forward_of_a_module(options) -> None:
     class Net(M.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -104,7 +104,7 @@ def test_a_traced_forward_of_a_module(options) -> None:
             np.testing.assert_allclose(net(tensor(x)).numpy(), np.maximum(x @ weight.T + bias, 0), rtol=1e-5)
 
 
-def test_a_bound_method_takes_the_options_of_its_trace() -> None:
+def test_bound_method_inherits_the_options_of_its_trace() -> None:
     class Model:
         @trace(symbolic_shape=True, opt_level=1, run_body=False)
         def run(self, x):
@@ -115,7 +115,7 @@ def test_a_bound_method_takes_the_options_of_its_trace() -> None:
     assert (model.run.symbolic_shape, model.run.options.opt_level, model.run.run_body) == (True, 1, False)
 
 
-def test_signatures_and_names_are_those_of_the_function() -> None:
+def test_signature_name_and_docstring_are_preserved() -> None:
     assert str(inspect.signature(halved)) == "(x: 'Tensor') -> 'Tensor'"
     assert str(inspect.signature(Scale(1.0).apply)) == "(x: 'Tensor', power: 'int' = 1) -> 'Tensor'"
     assert list(inspect.signature(Scale.apply).parameters) == ["self", "x", "power"]
@@ -124,13 +124,13 @@ def test_signatures_and_names_are_those_of_the_function() -> None:
     assert inspect.unwrap(halved).__name__ == "halved"
 
 
-def test_a_copy_is_the_same_function() -> None:
+def test_copying_a_traced_function_returns_itself() -> None:
     for traced in (halved, tripled, trace(lambda x: x)):
         assert copy.copy(traced) is traced
         assert copy.deepcopy([traced])[0] is traced
 
 
-def test_a_copied_bound_method_belongs_to_the_copied_instance() -> None:
+def test_copied_bound_method_belongs_to_the_copied_instance() -> None:
     scale = Scale(2.0)
     method, other = copy.deepcopy((scale.apply, scale))
     assert method.__self__ is other is not scale
@@ -139,7 +139,7 @@ def test_a_copied_bound_method_belongs_to_the_copied_instance() -> None:
     assert copy.copy(scale.apply).__self__ is scale
 
 
-def test_a_copied_module_has_a_record_of_its_own() -> None:
+def test_copied_module_is_traced_separately() -> None:
     class Net(M.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -156,7 +156,7 @@ def test_a_copied_module_has_a_record_of_its_own() -> None:
     assert [net(tensor(2.0)).item(), twin(tensor(2.0)).item()] * 2 == [2, 6, 2, 6]
 
 
-def test_pickled_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traced_function_is_pickled_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _this_module())
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(halved, protocol)) is halved
@@ -174,7 +174,7 @@ def _this_module():
     return Here
 
 
-def test_pickled_for_another_process(tmp_path) -> None:
+def test_traced_function_unpickles_in_another_process(tmp_path) -> None:
     (tmp_path / "steps.py").write_text(
         "import mgb\n\n@mgb.jit.trace\ndef step(x):\n    return x * 2.0 + 1.0\n", encoding="utf-8"
     )
@@ -195,7 +195,7 @@ def test_pickled_for_another_process(tmp_path) -> None:
     ]  # fmt: skip
 
 
-def test_what_has_no_name_is_not_pickled() -> None:
+def test_pickling_a_function_not_found_by_its_name_raises() -> None:
     @trace
     def local(x):
         return x
@@ -212,7 +212,7 @@ def test_what_has_no_name_is_not_pickled() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic": True}], ids=str)
-def test_many_threads_meet_a_new_function_at_once(options) -> None:
+def test_first_calls_from_many_threads_record_once(options) -> None:
     traced = trace(lambda x, n: (x * n).sum() + 1.0, **options)
     together, wrong = threading.Barrier(8), []
 
@@ -231,7 +231,7 @@ def test_many_threads_meet_a_new_function_at_once(options) -> None:
     assert stats["records"] == 1
 
 
-def test_instances_bound_by_many_threads_have_one_record_each() -> None:
+def test_instances_bound_by_many_threads_have_one_trace_each() -> None:
     scales = [Scale(float(n)) for n in range(4)]
     together = threading.Barrier(8)
     found: list[object] = []
@@ -250,7 +250,7 @@ def test_instances_bound_by_many_threads_have_one_record_each() -> None:
     assert reference() is None
 
 
-def test_looking_at_it() -> None:
+def test_graph_backend_and_explain_can_be_inspected() -> None:
     @trace
     def function(x):
         return (x * 2.0).sum()
@@ -263,7 +263,7 @@ def test_looking_at_it() -> None:
     assert "recorded" in function.explain(ones(3))
 
 
-def test_a_method_has_a_record_for_each_instance() -> None:
+def test_method_is_traced_per_instance() -> None:
     class Scale:
         def __init__(self, factor: float) -> None:
             self.factor = factor
@@ -286,7 +286,7 @@ def test_a_method_has_a_record_for_each_instance() -> None:
     assert gone() is None
 
 
-def test_a_method_of_instances_without_weak_references_is_refused() -> None:
+def test_method_of_class_without_weakref_slot_raises() -> None:
     class Bare:
         __slots__ = ()
 
@@ -298,7 +298,7 @@ def test_a_method_of_instances_without_weak_references_is_refused() -> None:
         Bare().apply(tensor(1.0))
 
 
-def test_threads_call_independently() -> None:
+def test_concurrent_calls_from_threads_are_independent() -> None:
     @trace
     def function(x, y):
         z = x * y
@@ -322,7 +322,7 @@ def test_threads_call_independently() -> None:
     assert function.stats()["records"] == 1
 
 
-def test_every_spelling_of_the_decorator() -> None:
+def test_decorator_works_with_and_without_options() -> None:
     def function(x):
         return x + 1
 
@@ -332,7 +332,7 @@ def test_every_spelling_of_the_decorator() -> None:
         assert spelled.__name__ == "function"
 
 
-def test_a_method_of_an_instance_without_a_hash() -> None:
+def test_method_of_an_unhashable_instance_can_be_traced() -> None:
     @dataclass
     class Scale:
         factor: float
@@ -350,7 +350,7 @@ def test_a_method_of_an_instance_without_a_hash() -> None:
     assert reference() is None
 
 
-def test_what_only_a_cycle_holds_may_go_while_the_call_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_collection_during_compilation_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     def box(value: float) -> dict[str, Any]:
         made: dict[str, Any] = {"factor": tensor(value)}
         made["itself"] = made
@@ -369,7 +369,7 @@ def test_what_only_a_cycle_holds_may_go_while_the_call_is_compiled(monkeypatch: 
         gc.enable()
 
 
-def test_a_class_that_the_body_makes_may_go() -> None:
+def test_class_created_in_the_body_can_be_collected() -> None:
     @trace
     def step(x: Any) -> Any:
         @dataclass

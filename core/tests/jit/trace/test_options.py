@@ -52,7 +52,7 @@ def test_record_only_records_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert len(traced.graph.inputs) == 1, "the weight is a constant"
 
 
-def test_record_only_leaves_everything_outside_as_it_was() -> None:
+def test_record_only_leaves_external_state_unchanged() -> None:
     weight = Parameter([1.0, 2.0])
     manager, optimizer = GradManager().attach([weight]), SGD([weight], lr=0.5, momentum=0.9)
     norm = M.BatchNorm1d(2)
@@ -73,7 +73,7 @@ def test_record_only_leaves_everything_outside_as_it_was() -> None:
         assert weight.grad is None
 
 
-def test_record_only_keeps_what_needs_no_data() -> None:
+def test_record_only_can_return_shapes_as_values() -> None:
     @trace(record_only=True, symbolic_shape=True)
     def function(x):
         made = tensor([3.0])
@@ -84,7 +84,7 @@ def test_record_only_keeps_what_needs_no_data() -> None:
     assert shape.tolist() == [4, 6]
 
 
-def test_record_only_refuses_what_it_could_not_give() -> None:
+def test_record_only_rejects_reads_and_non_tensor_values() -> None:
     with pytest.raises(SymbolicReadError, match="can not infer value"):
         trace(lambda x: x * (x + 1).item(), record_only=True)(ones(1))
     with pytest.raises(TraceInputError, match="Only support tensor type args"):
@@ -93,7 +93,7 @@ def test_record_only_refuses_what_it_could_not_give() -> None:
         trace(lambda x: 3, record_only=True)(ones(1))
 
 
-def test_an_exception_while_only_recording_changes_nothing() -> None:
+def test_record_only_exception_leaves_state_unchanged() -> None:
     weight, fail = tensor([1.0]), True
 
     @trace(record_only=True)
@@ -112,7 +112,7 @@ def test_an_exception_while_only_recording_changes_nothing() -> None:
     assert weight.item() == 1 and step.stats()["records"] == 1
 
 
-def test_a_result_of_record_only_is_no_argument_elsewhere() -> None:
+def test_result_of_record_only_cannot_be_used_elsewhere() -> None:
     result = trace(lambda x: x * 2.0, record_only=True)(ones(2))
     for use in (lambda: result + 1.0, lambda: trace(lambda x: x + 1.0)(result)):
         with pytest.raises(RecordOnlyError):
@@ -122,7 +122,7 @@ def test_a_result_of_record_only_is_no_argument_elsewhere() -> None:
 # memory
 
 
-def test_the_configs_have_the_documented_fields() -> None:
+def test_memory_configs_have_documented_fields_and_limits() -> None:
     config = SublinearMemoryConfig(num_worker=3)
     assert (config.thresh_nr_try, config.genetic_nr_iter, config.genetic_pool_size) == (10, 0, 20)
     assert (config.lb_memory_mb, config.num_worker) == (0, 3)
@@ -148,7 +148,7 @@ def test_the_configs_have_the_documented_fields() -> None:
             bad()
 
 
-def test_one_way_to_save_memory_is_handed_on() -> None:
+def test_trace_passes_on_one_memory_config() -> None:
     def body(x):
         return x * 2.0
 
@@ -165,7 +165,7 @@ def test_one_way_to_save_memory_is_handed_on() -> None:
     assert issubclass(MemoryConfigError, MgbError)
 
 
-def test_the_environment_overrides_sublinear_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_sublinear_memory_config(monkeypatch: pytest.MonkeyPatch) -> None:
     def config() -> SublinearMemoryConfig:
         given = SublinearMemoryConfig(thresh_nr_try=3, num_worker=2)
         return trace(lambda x: x, sublinear_memory_config=given).options.memory
@@ -189,7 +189,7 @@ def test_the_environment_overrides_sublinear_memory(monkeypatch: pytest.MonkeyPa
             config()
 
 
-def test_a_method_hands_its_memory_config_on() -> None:
+def test_method_passes_on_its_memory_config() -> None:
     class Model:
         @trace(dtr_config=DTRConfig(eviction_threshold=1 << 30), profiling=True)
         def run(self, x):
@@ -199,7 +199,7 @@ def test_a_method_hands_its_memory_config_on() -> None:
     assert options.memory == DTRConfig(eviction_threshold=1 << 30) and options.profiling
 
 
-def test_profiling_is_handed_on() -> None:
+def test_profiling_option_is_passed_on() -> None:
     assert not trace(lambda x: x).options.profiling
     assert trace(lambda x: x, profiling=True).options.profiling
 
@@ -222,20 +222,18 @@ def test_profiling_is_handed_on() -> None:
     ],
     ids=str,
 )
-def test_a_value_that_an_option_cannot_take_is_refused_by_name(
-    option: dict[str, Any], decorator: Any
-) -> None:
+def test_invalid_option_value_raises_naming_the_option(option: dict[str, Any], decorator: Any) -> None:
     with pytest.raises(TraceInputError, match=next(iter(option))):
         decorator(lambda x: x, **option)
 
 
 @pytest.mark.parametrize("option", [{"opt_level": 9}, {"backend": 3}, {"fast_math": 1}], ids=str)
-def test_auto_refuses_them_too(option: dict[str, Any]) -> None:
+def test_auto_rejects_invalid_option_values(option: dict[str, Any]) -> None:
     with pytest.raises(TraceInputError, match=next(iter(option))):
         auto(**option)
 
 
-def test_another_dtype_and_one_tensor_for_two_get_advice_that_helps() -> None:
+def test_dtype_and_aliasing_mismatch_errors_suggest_a_fix() -> None:
     def changes(a: Tensor, b: Tensor) -> Tensor:
         a += 1
         return a * b

@@ -19,7 +19,7 @@ shared = tensor([3.0])
 
 @compiled
 @pytest.mark.parametrize("more", [0, 20], ids=["one argument", "many"])
-def test_an_argument_that_is_read_as_a_closure_too(wrap: Any, more: int) -> None:
+def test_argument_that_is_also_a_free_variable(wrap: Any, more: int) -> None:
     p, q, r = (tensor([value]) for value in (3.0, 5.0, 7.0))
     others = [tensor([0.0]) for _ in range(more)]
     traced = wrap(lambda x, *_others: x * 10.0 + p)
@@ -29,7 +29,7 @@ def test_an_argument_that_is_read_as_a_closure_too(wrap: Any, more: int) -> None
 
 @compiled
 @pytest.mark.parametrize("keeper", ["global", "list", "method", "default"])
-def test_the_closure_may_be_anything_that_the_body_can_get_at(wrap: Any, keeper: str) -> None:
+def test_argument_also_reached_by_global_list_method_or_default(wrap: Any, keeper: str) -> None:
     class Owner:
         held = shared
 
@@ -52,7 +52,7 @@ def test_the_closure_may_be_anything_that_the_body_can_get_at(wrap: Any, keeper:
 @pytest.mark.parametrize(
     ("given", "more"), [("pqn", 0), ("npq", 0), ("qnp", 0), ("nqp", 0), ("pnq", 0), ("nqp", 20)]
 )
-def test_an_argument_whose_gradient_the_body_wants(wrap: Any, given: str, more: int) -> None:
+def test_grads_of_arguments_that_may_be_attached_match_eager(wrap: Any, given: str, more: int) -> None:
     """A manager of the body may know an argument, and not meet its other Tensors: what gets a ``grad``?"""
 
     def run(wrap: Any) -> list[Any]:
@@ -77,7 +77,7 @@ def test_an_argument_whose_gradient_the_body_wants(wrap: Any, given: str, more: 
 
 
 @compiled
-def test_an_argument_that_is_changed_as_a_closure_first(wrap: Any) -> None:
+def test_argument_updated_through_a_free_variable_first(wrap: Any) -> None:
     def body(x: Tensor, p: list[Tensor]) -> Tensor:
         p[0][...] = p[0] * 2.0
         return x + 1.0
@@ -92,7 +92,7 @@ def test_an_argument_that_is_changed_as_a_closure_first(wrap: Any) -> None:
 
 
 @compiled
-def test_a_body_runs_once_for_arguments_wherever_else_they_are(wrap: Any) -> None:
+def test_arguments_stored_elsewhere_do_not_retrace(wrap: Any) -> None:
     held = []
 
     def body(x: Tensor, more: dict[str, Tensor], *, y: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def test_a_body_runs_once_for_arguments_wherever_else_they_are(wrap: Any) -> Non
 
 
 @compiled
-def test_an_argument_that_is_a_grad_too(wrap: Any) -> None:
+def test_argument_that_is_also_a_grad(wrap: Any) -> None:
     def run(wrap: Any) -> list[float]:
         p = tensor([3.0])
         traced = wrap(lambda x: x * 10.0 + (0.0 if p.grad is None else p.grad))
@@ -133,7 +133,7 @@ def accumulating(p: Tensor, q: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize("share_at", range(5))
-def test_two_tensors_may_share_a_grad(share_at: int) -> None:
+def test_two_tensors_can_share_a_grad(share_at: int) -> None:
     def run(wrap: Any) -> list[float]:
         p, q = Parameter([3.0]), Parameter([4.0])
         step, found = wrap(accumulating(p, q)), []
@@ -149,7 +149,7 @@ def test_two_tensors_may_share_a_grad(share_at: int) -> None:
     assert run(trace) == run(lambda function: function)
 
 
-def test_the_body_may_make_two_tensors_share_a_grad() -> None:
+def test_body_can_make_two_tensors_share_a_grad() -> None:
     def run(wrap: Any) -> list[Any]:
         p, q = tensor([3.0]), tensor([4.0])
 
@@ -167,7 +167,7 @@ def test_the_body_may_make_two_tensors_share_a_grad() -> None:
     assert run(trace) == run(lambda function: function)
 
 
-def test_a_grad_may_move_to_another_tensor() -> None:
+def test_grad_can_move_to_another_tensor() -> None:
     def run(wrap: Any) -> list[Any]:
         p, q = tensor([3.0]), tensor([4.0])
 
@@ -185,7 +185,7 @@ def test_a_grad_may_move_to_another_tensor() -> None:
     assert run(trace) == run(lambda function: function)
 
 
-def test_a_result_that_is_an_argument_or_twice_the_same_tensor() -> None:
+def test_arguments_and_duplicates_among_the_results() -> None:
     def run(wrap: Any) -> list[Any]:
         p = tensor([3.0])
 
@@ -206,7 +206,7 @@ def test_a_result_that_is_an_argument_or_twice_the_same_tensor() -> None:
     assert run(trace) == run(lambda function: function)
 
 
-def test_constants_that_were_given_new_values_are_noticed() -> None:
+def test_changed_captured_constants_are_detected() -> None:
     p, q = tensor([3.0]), tensor([5.0])
     traced = trace(lambda x: x * p + q, capture_as_const=True)
     x = tensor([2.0])
@@ -221,7 +221,7 @@ def test_constants_that_were_given_new_values_are_noticed() -> None:
 
 
 @compiled
-def test_a_grad_may_be_given_anew_although_it_was_there(wrap: Any) -> None:
+def test_reassigning_the_same_grad_takes_effect(wrap: Any) -> None:
     p, g = tensor([3.0]), tensor([1.0])
 
     def body(x: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ def give(tensor: Tensor, grad: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("body", GIVEN_GRADS.values(), ids=GIVEN_GRADS)
-def test_a_result_may_be_given_a_grad(body: Callable[[Tensor, Tensor], list[Tensor]]) -> None:
+def test_result_can_be_given_a_grad(body: Callable[[Tensor, Tensor], list[Tensor]]) -> None:
     def run(wrap: Any) -> list[Any]:
         traced, found = wrap(lambda x: body(x, x * 2.0)), []
         for value in (1.0, 2.0, 3.0):
@@ -264,7 +264,7 @@ def test_a_result_may_be_given_a_grad(body: Callable[[Tensor, Tensor], list[Tens
 
 
 @compiled
-def test_the_grad_of_a_grad(wrap: Any) -> None:
+def test_grad_of_a_grad_matches_eager(wrap: Any) -> None:
     def run(wrap: Any) -> list[Any]:
         p = tensor([3.0])
 
@@ -299,7 +299,7 @@ COPIES = {
 @pytest.mark.parametrize("level", [1, 3])
 @pytest.mark.parametrize("run_body", [None, True])
 @pytest.mark.parametrize("body", list(COPIES.values()), ids=list(COPIES))
-def test_a_result_that_is_another_tensor_has_memory_of_its_own(
+def test_copied_result_does_not_share_memory_with_its_argument(
     body: Any, run_body: bool | None, level: int
 ) -> None:
     function = trace(body, run_body=run_body, opt_level=level)

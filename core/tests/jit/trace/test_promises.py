@@ -29,7 +29,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 # run_body
 
 
-def test_a_variable_of_the_environment_runs_every_body(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mgb_run_body_variable_runs_every_body(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_RUN_BODY", "1")
     default, refusing = trace(lambda x: x * 2.0), trace(lambda x: x * 2.0, run_body=False)
     monkeypatch.delenv("MGB_RUN_BODY")
@@ -39,13 +39,13 @@ def test_a_variable_of_the_environment_runs_every_body(monkeypatch: pytest.Monke
         assert runs(function) == 3
 
 
-def test_two_answers_to_one_question_are_refused() -> None:
+def test_conflicting_run_body_options_raise() -> None:
     with pytest.raises(errors.TraceInputError, match="run_body=False"):
         trace(lambda x: x, run_body=True, without_host=True)
 
 
 @pytest.mark.parametrize("run_body", [None, False])
-def test_under_a_tape_of_the_caller_the_body_runs(run_body: bool | None) -> None:
+def test_body_runs_under_a_recording_tape_of_the_caller(run_body: bool | None) -> None:
     x = tensor([1.0, 2.0])
     square = trace(lambda x: (x * x).sum(), run_body=run_body)
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_under_a_tape_of_the_caller_the_body_runs(run_body: bool | None) -> None
 # arguments and results
 
 
-def test_an_array_that_ops_take_is_an_input_and_one_that_python_reads_is_guarded() -> None:
+def test_array_arguments_are_inputs_unless_read_by_python() -> None:
     @trace
     def scaled(x: Any, a: Any) -> Any:
         return x * a
@@ -74,7 +74,7 @@ def test_an_array_that_ops_take_is_an_input_and_one_that_python_reads_is_guarded
     assert runs(scaled) == 1 and runs(chosen) == 2
 
 
-def test_an_object_from_outside_is_returned_as_it_is() -> None:
+def test_returned_external_object_keeps_its_identity() -> None:
     traced = trace(lambda x: (x * 2.0, thing))
     assert all(traced(tensor(1.0))[1] is thing for _ in range(3)) and runs(traced) == 1
 
@@ -88,7 +88,7 @@ class Scaled:
         return x * self.factor
 
 
-def test_the_instance_of_a_traced_method_is_no_argument() -> None:
+def test_changed_attribute_of_a_method_instance_is_detected() -> None:
     scaled = Scaled()
     for factor in (1.0, 1.0, 5.0):
         scaled.factor = factor
@@ -99,7 +99,7 @@ class Batch(dict[str, Any]):
     factor = 1.0
 
 
-def test_what_a_container_among_the_arguments_has_beside_its_elements_is_no_key() -> None:
+def test_container_argument_attributes_and_identity_are_guarded() -> None:
     traced = trace(lambda batch: batch["x"] * batch.factor)
     for factor in (1.0, 1.0, 5.0):
         batch = Batch(x=tensor(2.0))
@@ -118,7 +118,7 @@ class Lazy:
         return self.factor + 1.0
 
 
-def test_what_is_computed_when_it_is_first_wanted_is_skipped_from_then_on() -> None:
+def test_cached_property_runs_the_body_only_until_computed() -> None:
     lazy = Lazy()
     traced = trace(lambda x: x * lazy.scale)
     assert [traced(tensor(2.0)).item() for _ in range(6)] == [6.0] * 6
@@ -127,7 +127,7 @@ def test_what_is_computed_when_it_is_first_wanted_is_skipped_from_then_on() -> N
     assert traced(tensor(2.0)).item() == 10.0
 
 
-def test_attributes_that_a_body_gives_a_result_are_there_at_every_call() -> None:
+def test_attributes_set_on_a_result_are_present_at_every_call() -> None:
     def named(x: Any) -> Any:
         y = x * 2.0
         y.name = "twice"
@@ -141,7 +141,7 @@ def test_attributes_that_a_body_gives_a_result_are_there_at_every_call() -> None
         trace(named, run_body=False)(tensor(1.0))
 
 
-def test_a_container_from_outside_that_is_returned_is_that_very_object() -> None:
+def test_returned_external_container_keeps_its_identity() -> None:
     outside = [1]
     traced = trace(lambda x: (outside, x * len(outside)))
     for _ in range(3):
@@ -153,7 +153,7 @@ def test_a_container_from_outside_that_is_returned_is_that_very_object() -> None
 # lengths
 
 
-def test_lengths_are_followed_through_python() -> None:
+def test_lengths_stay_symbolic_in_python_code() -> None:
     traced = trace(lambda x: x[: x.shape[0] // 2] * 2.0 / x.shape[1])
     for rows in (8, 10, 13, 64):
         x = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
@@ -168,7 +168,7 @@ MODES = [{}, {"run_body": True}, {"run_body": False}, {"symbolic": True}]
 
 
 @pytest.mark.parametrize("options", MODES, ids=str)
-def test_what_stands_in_several_places_of_a_result_is_one_there(options: dict[str, Any]) -> None:
+def test_shared_containers_in_a_result_stay_shared(options: dict[str, Any]) -> None:
     @trace(**options)
     def several(x: Any) -> Any:
         inner, places = [x * 2.0], np.arange(2)
@@ -184,7 +184,7 @@ def test_what_stands_in_several_places_of_a_result_is_one_there(options: dict[st
 
 
 @pytest.mark.parametrize("kind", [partial_trace, xla_trace])
-def test_so_it_is_where_no_body_runs(kind: Any) -> None:
+def test_shared_containers_stay_shared_in_partial_and_xla_trace(kind: Any) -> None:
     @kind(backend="eager")
     def twice(x: Any) -> Any:
         inner = [x * 2.0, x * 3.0]
@@ -196,7 +196,7 @@ def test_so_it_is_where_no_body_runs(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("options", MODES[:2], ids=str)
-def test_a_parameter_that_the_body_makes_is_one_in_the_result(options: dict[str, Any]) -> None:
+def test_parameter_created_in_the_body_is_returned_as_parameter(options: dict[str, Any]) -> None:
     made = trace(lambda x: [Parameter(np.ones(2, np.float32)), Parameter(x * 2.0), x * 2.0], **options)
     for _ in range(3):
         assert [type(part).__name__ for part in made(tensor([1.0]))] == ["Parameter", "Parameter", "Tensor"]
@@ -209,7 +209,7 @@ def _endless() -> list[Any]:
 
 
 @pytest.mark.parametrize("options", MODES, ids=str)
-def test_what_holds_itself_is_an_error_that_says_so(options: dict[str, Any]) -> None:
+def test_self_referential_arguments_and_results_raise(options: dict[str, Any]) -> None:
     taking = trace(lambda x, given: x * 2.0, **options)
     giving = trace(lambda x: [x * 2.0, _endless()], **options)
     for _ in range(2):
@@ -223,7 +223,7 @@ def test_what_holds_itself_is_an_error_that_says_so(options: dict[str, Any]) -> 
 # what is not run when it is called
 
 
-def test_functions_whose_bodies_run_later_are_refused() -> None:
+def test_generator_and_async_functions_raise() -> None:
     def generates(x: Any) -> Any:
         yield x
 
@@ -260,14 +260,14 @@ class Power(int):
         return x**self
 
 
-def test_methods_of_tuples_and_numbers_take_them_as_arguments() -> None:
+def test_traced_methods_of_tuple_and_int_subclasses() -> None:
     for bias in (1.0, 2.0, 3.0, 4.0):
         assert Affine(tensor(2.0), bias).apply(tensor(3.0)).item() == 6.0 + bias
     assert runs(Affine.apply) == 2  # the bias is an input from the second on
     assert [Power(n).apply(tensor(2.0)).item() for n in (1, 2, 3, 2)] == [2.0, 4.0, 8.0, 4.0]
 
 
-def test_of_slots_without_weak_references_an_error_says_what_to_do() -> None:
+def test_method_of_class_without_weakref_slot_raises() -> None:
     class Slotted:
         __slots__ = ("factor",)
 
@@ -292,7 +292,7 @@ class Sample:
 
 
 @pytest.mark.parametrize("body", [lambda batch: batch.data * 2.0, lambda batch: print(batch.data, end="")])
-def test_objects_among_the_arguments_are_not_kept_alive(body: Callable[..., Any]) -> None:
+def test_argument_objects_are_not_kept_alive(body: Callable[..., Any]) -> None:
     traced, seen = trace(body), list[Any]()
     for value in range(6):
         batch = Sample(tensor(float(value)))
@@ -303,7 +303,7 @@ def test_objects_among_the_arguments_are_not_kept_alive(body: Callable[..., Any]
     assert not any(reference() is not None for reference in seen)
 
 
-def test_another_object_is_said_to_be_one() -> None:
+def test_replaced_object_is_reported_as_the_reason() -> None:
     doubled = trace(lambda batch: batch.data * 2.0)
     network, before = M.Linear(2, 2), list[Any]()
     called = trace(lambda x: network(x))
@@ -319,7 +319,7 @@ def test_another_object_is_said_to_be_one() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}], ids=str)
-def test_a_gradient_stands_where_the_body_raises_after_it(options: dict[str, Any]) -> None:
+def test_gradient_persists_when_the_body_raises_afterwards(options: dict[str, Any]) -> None:
     def outcomes(wrap: Callable[..., Any]) -> list[Any]:
         weight, found = Parameter(np.array([1.0, 2.0], np.float32)), list[Any]()
         manager, optimizer = GradManager().attach([weight]), SGD([weight], lr=1.0)
@@ -343,7 +343,7 @@ def test_a_gradient_stands_where_the_body_raises_after_it(options: dict[str, Any
     assert outcomes(trace(**options)) == outcomes(lambda function: function)
 
 
-def test_numbers_beside_the_layers_of_a_sequence_are_not_read_by_a_loop() -> None:
+def test_unrelated_attributes_of_sequential_are_not_guarded() -> None:
     network = M.Sequential(M.Linear(2, 2), M.ReLU())
 
     @trace
@@ -360,7 +360,7 @@ def test_numbers_beside_the_layers_of_a_sequence_are_not_read_by_a_loop() -> Non
     assert runs(through) == 1
 
 
-def test_a_call_of_another_form_is_shown() -> None:
+def test_changed_call_structure_is_reported_as_the_reason() -> None:
     total = trace(lambda *parts, **more: sum([part[0] for part in parts], 0.0))
     one = tensor(1.0)
     for parts, more in (([[one]], {}), ([[one], (one,)], {}), ([{0: one}], {"rate": 1.0})):
@@ -371,7 +371,7 @@ def test_a_call_of_another_form_is_shown() -> None:
     ]
 
 
-def test_a_hook_that_stores_what_it_sees_may_be_added_and_removed() -> None:
+def test_storing_forward_hook_can_be_added_and_removed() -> None:
     layer, seen = M.Linear(2, 2), dict[str, Any]()
 
     def stores(module: Any, inputs: Any) -> None:

@@ -168,7 +168,7 @@ compiled = pytest.mark.parametrize(("wrap", "results"), modes.values(), ids=mode
 
 @quickly
 @given(program=programs, sequence=calls)
-def test_replayed(program: Any, sequence: Any) -> None:
+def test_random_programs_with_run_body_match_eager(program: Any, sequence: Any) -> None:
     compare(program, sequence, lambda function: trace(function, run_body=True, backend="eager"))
 
 
@@ -183,7 +183,9 @@ GRAD_OF_ITSELF = [("half", 0, 0), ("give grad", 5, 5)], [0]
 @given(program=programs, sequence=calls)
 @example(program=GRAD_OF_A_GRAD, sequence=[(("held", 0), ("held", 0), "flat", "nothing", 0)] * 2)
 @example(program=GRAD_OF_ITSELF, sequence=[(("held", 0), ("held", 0), "flat", "nothing", 0)] * 2)
-def test_without_the_body(wrap: Any, results: bool, program: Any, sequence: Any) -> None:
+def test_random_programs_without_the_body_match_eager(
+    wrap: Any, results: bool, program: Any, sequence: Any
+) -> None:
     compare(program, sequence, wrap, results)
 
 
@@ -191,5 +193,7 @@ def test_without_the_body(wrap: Any, results: bool, program: Any, sequence: Any)
 @compiled
 @long
 @given(program=programs, sequence=calls)
-def test_many_without_the_body(wrap: Any, results: bool, program: Any, sequence: Any) -> None:
+def test_many_random_programs_without_the_body_match_eager(
+    wrap: Any, results: bool, program: Any, sequence: Any
+) -> None:
     compare(program, sequence, wrap, results)

@@ -27,7 +27,7 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_tensor_outside_is_updated_at_every_call(mode: dict) -> None:
+def test_free_variable_tensor_is_updated_at_every_call(mode: dict) -> None:
     weight = tensor(np.zeros(3, np.float32))
 
     @trace(**mode)
@@ -44,7 +44,7 @@ def test_a_tensor_outside_is_updated_at_every_call(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_an_argument_changed_in_place_is_the_callers(mode: dict) -> None:
+def test_in_place_change_of_argument_reaches_the_caller(mode: dict) -> None:
     @trace(**mode)
     def bump(x):
         x += 1
@@ -57,7 +57,7 @@ def test_an_argument_changed_in_place_is_the_callers(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_tensor_from_outside_is_not_baked_in(mode: dict) -> None:
+def test_free_variable_tensor_is_not_baked_in(mode: dict) -> None:
     scale = tensor([2.0])
 
     @trace(**mode)
@@ -72,7 +72,7 @@ def test_a_tensor_from_outside_is_not_baked_in(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_an_exception_in_any_call_leaves_the_trace_usable(mode: dict) -> None:
+def test_exception_in_any_call_leaves_the_trace_usable(mode: dict) -> None:
     fail = True
 
     @trace(**mode)
@@ -97,7 +97,7 @@ def test_an_exception_in_any_call_leaves_the_trace_usable(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", HOSTED, ids=str)
-def test_what_was_done_before_an_exception_stands(mode: dict) -> None:
+def test_side_effects_before_an_exception_are_preserved(mode: dict) -> None:
     weight = tensor([1.0])
     fail = False
 
@@ -119,7 +119,7 @@ def test_what_was_done_before_an_exception_stands(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", HOSTED, ids=str)
-def test_memory_of_a_call_is_freed_without_the_collector(mode: dict) -> None:
+def test_memory_of_a_call_is_freed_without_garbage_collection(mode: dict) -> None:
     gc.disable()
     try:
 
@@ -140,7 +140,7 @@ def test_memory_of_a_call_is_freed_without_the_collector(mode: dict) -> None:
         gc.enable()
 
 
-def test_a_dry_run_changes_nothing() -> None:
+def test_dry_run_has_no_side_effects() -> None:
     weight = tensor([1.0])
 
     @trace
@@ -158,7 +158,7 @@ def test_a_dry_run_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_tensors_that_share_an_array_at_first_may_part(mode: dict) -> None:
+def test_tensors_sharing_an_array_can_be_updated_separately(mode: dict) -> None:
     weight = tensor([1.0, 2.0])
     start = weight.detach()
 
@@ -173,7 +173,7 @@ def test_tensors_that_share_an_array_at_first_may_part(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_assigning_the_whole_of_a_tensor_is_an_update(mode: dict) -> None:
+def test_full_slice_assignment_updates_the_tensor(mode: dict) -> None:
     weight, last = tensor([1.0, 2.0]), tensor([0.0, 0.0])
     weight[...] = np.array([3.0, 4.0], np.float32)  # no constant of the program text from here on
 
@@ -192,7 +192,7 @@ def test_assigning_the_whole_of_a_tensor_is_an_update(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_arguments_may_be_returned_as_they_are(mode: dict) -> None:
+def test_arguments_can_be_returned_unchanged(mode: dict) -> None:
     @trace(**mode)
     def both(x, y):
         return y, {"x": x}
@@ -203,7 +203,7 @@ def test_arguments_may_be_returned_as_they_are(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", HOSTED, ids=str)
-def test_a_tensor_kept_elsewhere_than_in_the_result_is_new_at_every_call(mode: dict) -> None:
+def test_tensor_stored_outside_the_result_is_new_at_every_call(mode: dict) -> None:
     class State:
         mean = tensor(0.0)
 
@@ -248,7 +248,7 @@ def test_gradients_in_a_replay_see_numbers_outer_tapes_and_rebinding(imperative:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_an_old_value_is_returned_while_its_owner_moves_on(mode: dict) -> None:
+def test_detached_old_value_survives_an_in_place_update(mode: dict) -> None:
     """It is wanted after the call, so that it cannot be overwritten."""
     x = tensor(floats(150, 150))
 
@@ -269,7 +269,7 @@ def test_an_old_value_is_returned_while_its_owner_moves_on(mode: dict) -> None:
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("detached", [True, False])
 @pytest.mark.parametrize("argument", [True, False])
-def test_a_grad_that_is_a_value_from_outside_is_bound_at_every_call(
+def test_grad_set_to_an_external_tensor_is_rebound_at_every_call(
     argument: bool, detached: bool, mode: dict
 ) -> None:
     last, outside = tensor([0.0]), tensor([0.0])
@@ -292,7 +292,7 @@ def test_a_grad_that_is_a_value_from_outside_is_bound_at_every_call(
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_tensor_reset_to_a_value_from_outside_has_it_at_every_call(mode: dict) -> None:
+def test_reset_to_an_external_tensor_is_applied_at_every_call(mode: dict) -> None:
     last, older, outside = tensor([0.0]), tensor([0.0]), tensor([0.0])
 
     @trace(**mode)
@@ -312,7 +312,7 @@ def test_a_tensor_reset_to_a_value_from_outside_has_it_at_every_call(mode: dict)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_two_tensors_from_outside_change_places_at_every_call(mode: dict) -> None:
+def test_two_free_variable_tensors_are_swapped_at_every_call(mode: dict) -> None:
     a, b = tensor([1.0]), tensor([2.0])
 
     @trace(**mode)

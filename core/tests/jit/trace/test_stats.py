@@ -34,7 +34,7 @@ def halved(x: Tensor) -> Tensor:
     return x / 2.0
 
 
-def test_stats_count_what_this_function_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stats_count_only_this_function(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fold(specialize=Specialize.NDIM))
 
     def body(x, y):
@@ -95,14 +95,14 @@ REASONS = {
 
 
 @pytest.mark.parametrize(("options", "first", "second", "reason"), REASONS.values(), ids=REASONS)
-def test_a_recompile_says_why(options, first, second, reason, caplog: pytest.LogCaptureFixture) -> None:
+def test_recompile_logs_its_reason(options, first, second, reason, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="mgb.jit"):
         found = reasons_of(train_step, first, first, second, second, **options)
     assert len(found) == 1 and found[0].startswith(reason), found
     assert [r.getMessage() for r in caplog.records if r.name == "mgb.jit"] == found
 
 
-def test_aliased_arguments_are_a_reason() -> None:
+def test_aliased_arguments_are_a_retrace_reason() -> None:
     x, y = ones(2), ones(2)
 
     def both(x, y):
@@ -113,7 +113,7 @@ def test_aliased_arguments_are_a_reason() -> None:
     ]
 
 
-def test_what_is_outside_is_a_reason() -> None:
+def test_changed_external_state_is_a_retrace_reason() -> None:
     class Net(M.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -144,7 +144,7 @@ def test_what_is_outside_is_a_reason() -> None:
     assert len(found) == 2
 
 
-def test_a_grad_and_a_tape_are_reasons() -> None:
+def test_grad_and_outer_tape_are_retrace_reasons() -> None:
     x = tensor([1.0])
 
     @trace(without_host=True)
@@ -160,7 +160,7 @@ def test_a_grad_and_a_tape_are_reasons() -> None:
     assert apply.stats()["reasons"][-1] == "a GradManager outside of apply records this call"
 
 
-def test_a_parameter_that_follows_from_a_value_is_a_reason() -> None:
+def test_data_dependent_op_parameter_is_a_retrace_reason() -> None:
     @trace
     def largest(x, k):
         return F.topk(x, k)[0]
@@ -173,7 +173,7 @@ def test_a_parameter_that_follows_from_a_value_is_a_reason() -> None:
     assert "test_stats.py:" in reason
 
 
-def test_the_latest_reasons_are_kept() -> None:
+def test_only_the_latest_reasons_are_stored() -> None:
     @trace
     def by_length(x: Tensor) -> Tensor:
         return x / float(x.shape[0])  # a number that is not followed
@@ -184,7 +184,7 @@ def test_the_latest_reasons_are_kept() -> None:
     assert 8 <= len(reasons) <= 32 and "(40,)" in reasons[-1]
 
 
-def test_bodies_that_read_have_a_record_for_each_python_value() -> None:
+def test_bodies_that_read_values_are_specialized_per_python_value() -> None:
     @trace
     def function(x, flag):
         scale = x.sum().item()
@@ -195,7 +195,7 @@ def test_bodies_that_read_have_a_record_for_each_python_value() -> None:
         assert function(tensor([value]), flag).item() == expected
 
 
-def test_a_mismatch_is_no_recompile() -> None:
+def test_mismatch_is_not_reported_as_a_recompile() -> None:
     flag = False
     traced = trace(lambda x: x * 2.0 if flag else x + 1.0, run_body=True)
     traced(ones(2))

@@ -87,7 +87,7 @@ CHANGES_ITSELF: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES_ITSELF)
-def test_a_module_that_its_own_body_changes(wrap: Any, name: str) -> None:
+def test_module_changed_by_its_own_body_matches_eager_or_raises(wrap: Any, name: str) -> None:
     body, state = CHANGES_ITSELF[name]
     plain, traced = (
         Model(body, **{k: list(v) if isinstance(v, list) else v for k, v in state.items()}) for _ in range(2)
@@ -104,7 +104,7 @@ def test_a_module_that_its_own_body_changes(wrap: Any, name: str) -> None:
             assert vars(traced)[attribute] == vars(plain)[attribute]
 
 
-def test_a_mode_that_the_body_sets_and_sets_back(wrap: Any) -> None:
+def test_body_that_toggles_training_mode_matches_eager_or_raises(wrap: Any) -> None:
     model = Model(lambda self, x: x * 2.0 if self.training else x * 3.0)
 
     @wrap
@@ -153,7 +153,7 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
-def test_a_module_that_is_changed_between_calls(wrap: Any, change: Callable[[Any], None]) -> None:
+def test_module_change_between_calls_is_detected(wrap: Any, change: Callable[[Any], None]) -> None:
     def body(self: Any, x: Tensor) -> Tensor:
         y = self.layers["one"](self.first(x)) * self.scales[0]
         y = -y if self.function is np.negative else y
@@ -196,7 +196,7 @@ class Trainer:
         return loss
 
 
-def test_the_object_of_a_method_gets_another_network(wrap: Any) -> None:
+def test_traced_method_detects_a_replaced_network_on_self(wrap: Any) -> None:
     class Traced(Trainer):
         step = wrap(Trainer.step)
 
@@ -209,7 +209,7 @@ def test_the_object_of_a_method_gets_another_network(wrap: Any) -> None:
                 Trainer.__init__(trainer, 5, 0.01)
 
 
-def test_a_module_whose_own_method_is_traced(wrap: Any) -> None:
+def test_traced_forward_guards_mode_and_does_not_leak_the_module(wrap: Any) -> None:
     class Net(M.Module):
         @wrap
         def forward(self, x: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ def test_a_module_whose_own_method_is_traced(wrap: Any) -> None:
     assert gone() is None
 
 
-def test_sets_and_bytes_among_the_arguments_are_known_by_their_values(wrap: Any) -> None:
+def test_set_and_bytearray_arguments_are_guarded_by_value(wrap: Any) -> None:
     call = wrap(lambda x, names, data: x * len(names) * data[0])
     names, data = {"a"}, bytearray(b"\x01")
     assert call(tensor([1.0]), names, data).item() == 1.0
@@ -235,7 +235,7 @@ def test_sets_and_bytes_among_the_arguments_are_known_by_their_values(wrap: Any)
 
 
 @pytest.mark.parametrize("make", [trace, xla_trace], ids=lambda make: make.__name__)
-def test_a_file_has_the_parameters_that_stand_in_the_modules_now(make: Any, tmp_path: Any) -> None:
+def test_export_uses_the_current_module_parameters(make: Any, tmp_path: Any) -> None:
     network, x = linear(0), floats(2, 3)
     options = {"symbolic": True} if make is trace else {"backend": "eager"}
     predict = make(lambda x: network(x), capture_as_const=True, **options)
@@ -247,7 +247,7 @@ def test_a_file_has_the_parameters_that_stand_in_the_modules_now(make: Any, tmp_
 
 
 @pytest.mark.parametrize("change", ["layer", "item"])
-def test_a_file_of_a_network_with_another_layer_is_refused(change: str, tmp_path: Any) -> None:
+def test_export_rejects_a_network_with_a_replaced_layer(change: str, tmp_path: Any) -> None:
     model = Model(lambda self, x: self.layers[0](self.first(x)), first=linear(0), layers=[linear(1)])
     predict = trace(lambda x: model(x), symbolic=True, capture_as_const=True)
     predict(tensor(floats(2, 3)))
@@ -263,7 +263,7 @@ def test_a_file_of_a_network_with_another_layer_is_refused(change: str, tmp_path
 watched = tensor([1.0, 2.0])
 
 
-def test_a_variable_outside_that_holds_another_tensor_is_seen(
+def test_rebound_global_or_closure_tensor_triggers_a_retrace(
     wrap: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if wrap is WRAPS["xla_trace"]:
@@ -291,7 +291,7 @@ def test_a_variable_outside_that_holds_another_tensor_is_seen(
     assert of_global(one).tolist() == [5.0, 6.0] and of_global.stats()["records"] == 2
 
 
-def test_a_variable_of_the_same_name_as_an_attribute_is_none(wrap: Callable[[Any], Any]) -> None:
+def test_global_named_like_an_attribute_is_not_guarded(wrap: Callable[[Any], Any]) -> None:
     class Net(M.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -314,7 +314,7 @@ def test_a_variable_of_the_same_name_as_an_attribute_is_none(wrap: Callable[[Any
     assert call.stats()["records"] == 1
 
 
-def test_a_variable_that_the_body_binds_to_an_argument_is_bound_at_every_call() -> None:
+def test_nonlocal_bound_to_an_argument_is_rebound_at_every_call() -> None:
     current = tensor([0.0])
 
     @trace
@@ -329,7 +329,7 @@ def test_a_variable_that_the_body_binds_to_an_argument_is_bound_at_every_call() 
 LATER: Tensor | None = None
 
 
-def test_none_that_becomes_a_tensor_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_replaced_by_a_tensor_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     around: Tensor | None = None
 
     class Runner:

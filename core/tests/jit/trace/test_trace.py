@@ -45,7 +45,7 @@ def test_results_equal_eager_at_every_call(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_any_nesting_of_results(mode: dict) -> None:
+def test_nested_results_are_returned(mode: dict) -> None:
     @trace(**mode)
     def function(x):
         return {"a": x + 1, "b": [x * 2, (x - 1, None)]}
@@ -59,7 +59,7 @@ def test_any_nesting_of_results(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_new_shapes_need_no_new_record(mode: dict) -> None:
+def test_new_shapes_do_not_retrace(mode: dict) -> None:
     @trace(**mode)
     def function(x):
         return x.reshape(x.shape[0] * 2, -1) * x.shape[1]
@@ -72,7 +72,7 @@ def test_new_shapes_need_no_new_record(mode: dict) -> None:
         assert function.stats()["records"] == 1
 
 
-def test_dtype_and_device_changes_are_mismatches_in_replay_and_new_records_else() -> None:
+def test_dtype_and_device_changes_mismatch_in_replay_and_retrace_otherwise() -> None:
     def function(x):
         return x + x
 
@@ -109,7 +109,7 @@ def _swapped(a, b, c):
 
 @pytest.mark.parametrize("imperative", [False, True])
 @pytest.mark.parametrize(("recorded", "other", "reason"), MISMATCHES, ids=[m[2] for m in MISMATCHES])
-def test_a_mismatch_says_why_and_leaves_the_trace_usable(recorded, other, reason, imperative) -> None:
+def test_mismatch_gives_its_reason_and_leaves_the_trace_usable(recorded, other, reason, imperative) -> None:
     body = recorded
 
     @trace(run_body=True, imperative=imperative)
@@ -130,7 +130,7 @@ def test_a_mismatch_says_why_and_leaves_the_trace_usable(recorded, other, reason
         assert function(a, b, c).item() == expected
 
 
-def test_a_value_that_was_dead_when_recorded_cannot_be_read() -> None:
+def test_value_dead_at_recording_cannot_be_read() -> None:
     keep = []
     want = False
 
@@ -164,7 +164,7 @@ def test_values_read_in_the_body_split_the_program() -> None:
     assert seen == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_read_that_was_not_recorded_is_a_mismatch() -> None:
+def test_unrecorded_read_is_a_mismatch() -> None:
     read = False
 
     @trace(run_body=True)
@@ -182,7 +182,7 @@ def test_a_read_that_was_not_recorded_is_a_mismatch() -> None:
     assert function(tensor(1.0)).item() == 3
 
 
-def test_symbolic_has_no_values() -> None:
+def test_symbolic_trace_rejects_reading_values() -> None:
     @trace(symbolic=True)
     def function(x):
         return (x + 1).numpy()
@@ -191,7 +191,7 @@ def test_symbolic_has_no_values() -> None:
         function(tensor(1.0))
 
 
-def test_capture_as_const_compares_what_it_captured() -> None:
+def test_capture_as_const_compares_captured_tensors() -> None:
     scale = tensor([2.0])
 
     @trace(run_body=True, capture_as_const=True)
@@ -220,7 +220,7 @@ def test_exclude_from_trace(mode: dict) -> None:
     assert [function(tensor([1]), i).item() for i in range(5)] == [3, 2, 3, 2, 3]
 
 
-def test_exclude_from_trace_sees_every_living_value_and_survives_an_exception() -> None:
+def test_exclude_from_trace_reads_live_values_and_survives_exceptions() -> None:
     fail = False
 
     @trace
@@ -244,7 +244,7 @@ def test_exclude_from_trace_sees_every_living_value_and_survives_an_exception() 
         assert tensor(1.0).item() == 1
 
 
-def test_nested_traces_are_part_of_the_outer_one() -> None:
+def test_nested_traces_are_inlined_into_the_outer_one() -> None:
     @trace
     def inner(x):
         return x * 2
@@ -259,7 +259,7 @@ def test_nested_traces_are_part_of_the_outer_one() -> None:
     assert outer.stats()["programs"] == 1
 
 
-def test_a_tensor_of_an_unfinished_trace_is_refused_elsewhere() -> None:
+def test_tensor_of_an_unfinished_trace_raises_elsewhere() -> None:
     kept = []
     wait, done = threading.Event(), threading.Event()
 
@@ -284,7 +284,7 @@ def test_a_tensor_of_an_unfinished_trace_is_refused_elsewhere() -> None:
     assert other(tensor(1.0)).item() == 3
 
 
-def test_options_it_does_not_have_are_refused() -> None:
+def test_unknown_options_raise() -> None:
     with pytest.raises(TraceInputError, match="no option 'speed'"):
         trace(lambda x: x, speed=3)
     assert trace(lambda x: x, profiling=False) is not None
@@ -306,7 +306,7 @@ def test_constants_of_every_dtype(dtype: str, mode: dict) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_arrays_and_lists_are_operands(mode: dict) -> None:
+def test_arrays_and_lists_can_be_operands(mode: dict) -> None:
     row = floats(4)
 
     @trace(**mode)
@@ -320,7 +320,7 @@ def test_arrays_and_lists_are_operands(mode: dict) -> None:
 
 
 @pytest.mark.parametrize("imperative", [False, True])
-def test_none_is_no_operand_in_replay_either(imperative: bool) -> None:
+def test_none_operand_raises_in_replay(imperative: bool) -> None:
     values = [np.ones(2, np.float32), None]
     traced = trace(lambda x: x + values[0], run_body=True, imperative=imperative)
     traced(tensor([1.0, 2.0]))
@@ -329,7 +329,7 @@ def test_none_is_no_operand_in_replay_either(imperative: bool) -> None:
         traced(tensor([1.0, 2.0]))
 
 
-def test_a_value_that_nobody_kept_is_no_argument_of_a_replay() -> None:
+def test_unreadable_value_as_an_argument_is_a_mismatch() -> None:
     lost: list[Tensor] = []
 
     @trace(run_body=True)
@@ -350,7 +350,7 @@ def test_a_value_that_nobody_kept_is_no_argument_of_a_replay() -> None:
 
 @pytest.mark.parametrize("imperative", [False, True])
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_to_return_a_value_that_was_dead_is_a_mismatch_of_the_call(symbolic: bool, imperative: bool) -> None:
+def test_returning_a_value_dead_at_recording_is_a_mismatch(symbolic: bool, imperative: bool) -> None:
     """As in MegEngine, in each mode; a later call that returns what the recorded one did goes on."""
     place = 1
 

@@ -63,7 +63,7 @@ CHANGES: list[tuple[Callable[[Any], Any], Callable[[pytest.MonkeyPatch], object]
 
 
 @pytest.mark.parametrize("number", range(len(CHANGES)))
-def test_what_changes_outside_makes_one_more_record(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_state_change_triggers_one_retrace(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     body, change = CHANGES[number]
     traced = trace(body)
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_what_changes_outside_makes_one_more_record(number: int, monkeypatch: py
     assert runs(traced) == traced.stats()["records"] == 2 and reasons(traced)
 
 
-def test_what_changes_back_and_forth_costs_two_records() -> None:
+def test_alternating_external_value_is_recorded_only_twice() -> None:
     traced = trace(lambda x: x * thing.number)
     for n in range(6):
         thing.number = float(n % 2)
@@ -90,7 +90,7 @@ def test_what_changes_back_and_forth_costs_two_records() -> None:
     assert runs(traced) == 2
 
 
-def test_the_mode_of_a_module_is_guarded_and_the_rate_of_an_optimizer_is_live() -> None:
+def test_module_mode_is_guarded_and_learning_rate_is_live() -> None:
     weight = Parameter(np.ones(2, np.float32))
     manager, optimizer = GradManager().attach([weight]), optim.SGD([weight], lr=1.0)
     drop = M.Dropout(0.5)
@@ -119,7 +119,7 @@ def test_skipped_calls_draw_random_numbers() -> None:
     assert len(seen) == 4 and runs(traced) == 1
 
 
-def test_a_part_of_an_array_is_guarded() -> None:
+def test_numpy_array_slice_is_guarded() -> None:
     traced, array = trace(lambda x: x * small[:2]), small
     for first in (1.0, 1.0, 4.0, 4.0):
         array[0] = first
@@ -127,7 +127,7 @@ def test_a_part_of_an_array_is_guarded() -> None:
     assert runs(traced) == 2
 
 
-def test_what_the_body_makes_itself_is_free() -> None:
+def test_objects_created_in_the_body_need_no_guard() -> None:
     @trace
     def f(x: Any) -> Any:
         made: list[Any] = []
@@ -149,7 +149,7 @@ class Gone:
     """What a proxy stands for as long as it lives."""
 
 
-def test_a_proxy_of_what_has_gone_is_compared() -> None:
+def test_dead_weakref_proxy_can_be_compared_by_identity() -> None:
     owners = [Gone()]
     proxy = weakref.proxy(owners[0])
     other = proxy
@@ -186,13 +186,13 @@ def counted(function: Callable[[Any], Any], action: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("body", [divides, averages_nothing])
-def test_a_warning_is_given_at_each_call_that_would_give_it(body: Callable[[Any], Any]) -> None:
+def test_warnings_are_issued_at_each_call_as_in_eager(body: Callable[[Any], Any]) -> None:
     expected = counted(body, "always")
     assert all(expected)
     assert counted(trace(body), "always") == expected
 
 
-def test_a_warning_that_is_an_error_is_raised_at_each_call() -> None:
+def test_warning_turned_into_an_error_is_raised_at_each_call() -> None:
     traced = trace(divides)
     for _ in range(6):
         with warnings.catch_warnings():
@@ -201,7 +201,7 @@ def test_a_warning_that_is_an_error_is_raised_at_each_call() -> None:
                 traced(tensor(1.0))
 
 
-def test_a_body_whose_warning_is_shown_once_is_skipped_from_then_on() -> None:
+def test_body_is_skipped_after_its_once_only_warning() -> None:
     traced = trace(divides)
     globals().pop("__warningregistry__", None)
     with warnings.catch_warnings(record=True) as caught:
@@ -236,7 +236,7 @@ class Shifted(Scaled):
         return super().times(x) + 1.0
 
 
-def test_a_traced_method_that_a_body_calls_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nested_traced_method_is_inlined_and_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
     scaled, shifted = Scaled(3.0), Shifted(3.0)
     for _ in range(3):
         assert scaled.twice(tensor(1.0)).item() == 6.0 and shifted.times(tensor(1.0)).item() == 4.0
@@ -256,7 +256,7 @@ class Numbered(M.Module):
         return x * self.masks[3]
 
 
-def test_a_module_may_hold_tensors_by_numbers() -> None:
+def test_module_dict_of_tensors_with_integer_keys_is_guarded() -> None:
     module = Numbered()
     traced = trace(lambda x: module(x))
     assert [traced(tensor(2.0)).item() for _ in range(3)] == [4.0] * 3
@@ -294,7 +294,7 @@ def _through_what_is_called(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("body", [_through_parts, _through_bytes, _through_a_row, _through_what_is_called])
-def test_what_is_written_through_others_is_written_at_each_call(body: Any) -> None:
+def test_indirect_writes_are_repeated_at_each_call(body: Any) -> None:
     seen = []
     for function in (body, trace(body)):
         MEMORY[...], CALLED[:], results = 0, [], []
@@ -305,7 +305,7 @@ def test_what_is_written_through_others_is_written_at_each_call(body: Any) -> No
     assert seen[0] == seen[1]
 
 
-def test_a_row_of_records_is_read_as_it_is_now() -> None:
+def test_structured_array_row_is_read_at_each_call() -> None:
     traced = trace(lambda x: x * float(ROW["f0"]))
     for value in (1.0, 2.0, 2.0, 3.0):
         ROWS[1] = (value, 0)
@@ -324,7 +324,7 @@ KINDS_OF_OBJECTS: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("name", KINDS_OF_OBJECTS)
-def test_an_object_that_is_returned_is_the_one_that_is_there(name: str) -> None:
+def test_returned_external_object_is_the_current_one(name: str) -> None:
     there = SimpleNamespace(part=None)
     traced = trace(lambda x: (x * 2, there.part, {"in": there.part}))
     for n in (0, 1, 2, 3):
@@ -334,7 +334,7 @@ def test_an_object_that_is_returned_is_the_one_that_is_there(name: str) -> None:
             assert part is held["in"] is there.part
 
 
-def test_what_a_layer_of_mgb_calls_is_seen() -> None:
+def test_user_hook_called_by_an_mgb_layer_is_detected() -> None:
     seen: list[float] = []
     space: dict[str, Any] = {"seen": seen}
     exec("def without_source(layer, given, made): seen.append(1.0)", space)
@@ -345,19 +345,21 @@ def test_what_a_layer_of_mgb_calls_is_seen() -> None:
     assert len(seen) == 3
 
 
-def test_what_ops_say_of_an_array_is_said_of_the_users() -> None:
+def test_op_error_names_the_callers_array_type() -> None:
     with pytest.raises(ConversionError, match="cannot make a Tensor of ndarray"):
         trace(lambda x: F.exp(x))(np.array([object()]))
 
 
 @pytest.mark.parametrize("function", [F.relu, F.gelu, F.silu, F.mish, F.erfinv, F.logaddexp])
 @pytest.mark.parametrize("count, options", [(0, {}), (5, {}), (1, {"approximate": "none"})])
-def test_a_wrong_call_is_told_by_name(function: Any, count: int, options: dict[str, Any]) -> None:
+def test_wrong_call_signature_error_names_the_function(
+    function: Any, count: int, options: dict[str, Any]
+) -> None:
     with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) "):
         function(*[tensor(1.0)] * count, **options)
 
 
-def test_too_many_arguments_are_told_as_without_a_trace() -> None:
+def test_too_many_arguments_error_is_the_same_as_in_eager() -> None:
     def wrong(x: Any) -> Any:
         return F.celu(x, 1.0, 2, 3)  # type: ignore[call-arg]
 
@@ -373,7 +375,7 @@ class Doubled(Parameter):
         return other + Parameter(self) * thing.number
 
 
-def test_operators_of_a_users_parameter_in_a_layer_of_mgb_are_seen() -> None:
+def test_overridden_parameter_operators_in_mgb_layers_are_detected() -> None:
     layer = M.Linear(2, 2)
     layer.bias = Doubled(np.ones(2, np.float32))
     traced, x = trace(lambda x: layer(x)), tensor(np.ones((1, 2), np.float32))

@@ -78,7 +78,7 @@ def alive(references: list[weakref.ref[Any]]) -> int:
     [(kind, function) for kind in KINDS for function in (call, in_a_list, step)]
     + [("trace", reading), ("run_body", reading)],
 )
-def test_networks_that_are_dropped_are_freed(kind: str, function: Callable[..., Any]) -> None:
+def test_dropped_networks_are_freed(kind: str, function: Callable[..., Any]) -> None:
     traced = KINDS[kind](function)
     networks, parameters = [], []
     for _ in range(6):  # fewer than are kept, so that none goes because it is old
@@ -95,7 +95,7 @@ def test_networks_that_are_dropped_are_freed(kind: str, function: Callable[..., 
 
 
 @pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
-def test_networks_that_are_used_stay_served(kind: str) -> None:
+def test_networks_in_use_keep_their_cache_entries(kind: str) -> None:
     traced = KINDS[kind](call)
     networks = [network() for _ in range(12)]
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_networks_that_are_used_stay_served(kind: str) -> None:
     assert len(traced.variants()) == len(networks)
 
 
-def test_optimizers_that_are_dropped_are_freed_while_their_network_lives() -> None:
+def test_dropped_optimizers_are_freed_while_their_network_lives() -> None:
     traced = xla_trace(step, backend="eager")
     net, optimizers = network(), []
     for _ in range(8):
@@ -118,7 +118,7 @@ def test_optimizers_that_are_dropped_are_freed_while_their_network_lives() -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_function_that_is_dropped_is_freed_while_its_network_lives(kind: str) -> None:
+def test_dropped_function_is_freed_while_its_network_lives(kind: str) -> None:
     net, functions = network(), []
     for _ in range(4):
         traced = KINDS[kind](lambda net, x: net(x))
@@ -133,7 +133,7 @@ def test_a_function_that_is_dropped_is_freed_while_its_network_lives(kind: str) 
 
 @pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
-def test_a_copy_of_a_network_is_another_network(kind: str, duplicate: Callable[[Any], Any]) -> None:
+def test_copied_network_gets_its_own_record(kind: str, duplicate: Callable[[Any], Any]) -> None:
     traced, net = KINDS[kind](call), network()
     expected = traced(net, tensor(X)).numpy()
     other = duplicate(net)
@@ -144,7 +144,7 @@ def test_a_copy_of_a_network_is_another_network(kind: str, duplicate: Callable[[
     assert traced.stats()["records"] == 2
 
 
-def test_a_way_back_is_compiled_though_its_function_is_gone() -> None:
+def test_backward_is_compiled_after_its_function_is_collected() -> None:
     net = network()
     manager = GradManager().attach(net.parameters())
     with manager:
@@ -159,7 +159,7 @@ def test_a_way_back_is_compiled_though_its_function_is_gone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
-def test_shallow_copies_do_not_keep_the_originals(kind: str) -> None:
+def test_shallow_copies_do_not_keep_the_originals_alive(kind: str) -> None:
     traced, copies, originals = KINDS[kind](call), [], []
     for _ in range(6):
         net = network()
@@ -173,7 +173,7 @@ def test_shallow_copies_do_not_keep_the_originals(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
-def test_the_last_of_two_networks_is_freed_while_the_first_lives(kind: str) -> None:
+def test_last_of_two_networks_is_freed_while_the_first_lives(kind: str) -> None:
     traced, teacher, students = KINDS[kind](in_a_list), M.Linear(4, 4), []
     for _ in range(6):
         student = network()
@@ -184,7 +184,7 @@ def test_the_last_of_two_networks_is_freed_while_the_first_lives(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["trace", "xla_trace"])
-def test_a_call_does_not_change_what_is_pickled(kind: str) -> None:
+def test_call_does_not_change_the_pickle_of_a_network(kind: str) -> None:
     net = network()
     opt = O.Adam(net.parameters(), 0.1)
     before = pickle.dumps(net)
@@ -219,7 +219,7 @@ class Hashed(Scaled):
 
 @pytest.mark.parametrize("kind", ["trace", "xla_trace", "partial_trace"])
 @pytest.mark.parametrize("module", [Scaled, Hashed])
-def test_modules_are_told_apart_by_what_they_are(kind: str, module: type[Scaled]) -> None:
+def test_modules_are_distinguished_by_identity_not_equality(kind: str, module: type[Scaled]) -> None:
     traced = KINDS[kind](call)
     modules = [module(2.0), module(3.0), module(2.0)]
     for _ in range(3):
@@ -228,7 +228,7 @@ def test_modules_are_told_apart_by_what_they_are(kind: str, module: type[Scaled]
     assert traced.stats()["records"] == len(modules)
 
 
-def test_calls_are_kept_and_forgotten_by_several_threads() -> None:
+def test_weak_cache_is_thread_safe() -> None:
     kept: WeakCache[Any] = WeakCache()
     errors: list[BaseException] = []
     ends = time.monotonic() + 1.0
@@ -260,7 +260,7 @@ def test_calls_are_kept_and_forgotten_by_several_threads() -> None:
     assert len(kept) <= 8 + len(threads)
 
 
-def test_the_reason_names_another_network() -> None:
+def test_reason_names_the_argument_that_is_another_network() -> None:
     traced = trace(call, backend="eager")
     kept = [network(), network()]
     for net in kept:
@@ -291,7 +291,7 @@ ARRAYS: dict[str, Any] = {
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 @pytest.mark.parametrize("name", ARRAYS)
-def test_an_array_that_the_body_makes_is_another_one_at_each_call(name: str) -> None:
+def test_array_created_in_the_body_is_new_at_each_call(name: str) -> None:
     make = ARRAYS[name]
     traced = trace(lambda x: (x * 2, make()))
     results = [traced(tensor([1.0]))[1] for _ in range(4)]
@@ -303,7 +303,7 @@ def test_an_array_that_the_body_makes_is_another_one_at_each_call(name: str) -> 
         assert not any(np.shares_memory(got, other) for other in results[:n])
 
 
-def test_garbage_of_a_body_that_has_grown_old_is_no_tensor_that_it_keeps() -> None:
+def test_old_generation_garbage_is_not_treated_as_a_stored_tensor() -> None:
     def double(x: Any) -> Any:
         holder: list[Any] = [x * 2]
         holder.append(holder)

@@ -36,7 +36,7 @@ from whole_steps import (
 # what comes from outside
 
 
-def test_tensors_from_outside_are_arguments_or_an_error(backend: str) -> None:
+def test_free_variable_tensor_raises_unless_captured_as_constant(backend: str) -> None:
     outside = tensor([10.0])
 
     @xla_trace(backend=backend)
@@ -59,7 +59,7 @@ def test_tensors_from_outside_are_arguments_or_an_error(backend: str) -> None:
 
 
 @pytest.mark.parametrize("count", [7, 5000])
-def test_constants_do_not_cut_the_executable(backend: str, count: int) -> None:
+def test_constants_do_not_split_the_executable(backend: str, count: int) -> None:
     early, late = floats(count, seed=1), floats(count, seed=2)
 
     @xla_trace(backend=backend, capture_as_const=True)
@@ -75,7 +75,7 @@ def test_constants_do_not_cut_the_executable(backend: str, count: int) -> None:
     assert all(step.fused or not step.reads for step in program.steps)
 
 
-def test_a_module_that_is_no_argument(backend: str) -> None:
+def test_module_that_is_not_an_argument_raises_or_is_captured(backend: str) -> None:
     net, x = M.Linear(3, 2), floats(4, 3)
     opt = SGD(net.parameters(), lr=0.1)
     with pytest.raises(UnknownInputError):
@@ -108,7 +108,7 @@ def test_a_module_that_is_no_argument(backend: str) -> None:
     assert net.weight.grad is None
 
 
-def test_what_is_refused_changes_nothing(backend: str) -> None:
+def test_rejected_call_has_no_side_effects(backend: str) -> None:
     def reads(data, label, *, opt, net):
         loss = train(data, label, opt=opt, net=net)
         random.uniform(size=(2,))
@@ -145,7 +145,7 @@ def test_what_is_refused_changes_nothing(backend: str) -> None:
                run(train, MAKERS["SGD"], no_change))  # fmt: skip
 
 
-def test_an_error_of_the_body_arrives_and_the_next_call_works(backend: str) -> None:
+def test_exception_from_the_body_propagates_and_next_call_works(backend: str) -> None:
     broken = [True]
 
     @xla_trace(backend=backend)
@@ -165,7 +165,7 @@ def test_an_error_of_the_body_arrives_and_the_next_call_works(backend: str) -> N
     )
 
 
-def test_a_gradient_that_the_caller_wants_is_refused_not_lost(backend: str) -> None:
+def test_call_under_a_callers_gradient_tape_raises(backend: str) -> None:
     net, other = M.Linear(3, 2), Parameter(floats(3))
 
     @xla_trace(backend=backend)
@@ -189,14 +189,14 @@ def test_a_gradient_that_the_caller_wants_is_refused_not_lost(backend: str) -> N
      {"opt_level": 2}, {"colour": "red"}],
     ids=str,
 )  # fmt: skip
-def test_options_that_it_cannot_take(options: dict[str, Any]) -> None:
+def test_unsupported_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(TraceInputError, match=next(iter(options))) as caught:
         xla_trace(train, **options)
     assert "xla_trace" in str(caught.value)
     xla_trace(train, symbolic_shape=False, without_host=True, imperative=False, opt_level=3)
 
 
-def test_a_backend_that_is_not_installed_is_named_with_its_command() -> None:
+def test_missing_backend_error_names_its_install_command() -> None:
     missing = [name for name in plugins.EXTRAS if name not in plugins.installed()]
     if not missing:
         pytest.skip("every backend that the project publishes is installed")

@@ -38,7 +38,7 @@ from whole_steps import (
 # as an object of Python
 
 
-def test_methods(backend: str) -> None:
+def test_xla_trace_of_methods(backend: str) -> None:
     class Own(M.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -79,7 +79,7 @@ def test_methods(backend: str) -> None:
     assert [reference() for reference in gone] == [None, None]
 
 
-def test_inside_other_traces(backend: str) -> None:
+def test_xla_trace_inside_other_traces(backend: str) -> None:
     @xla_trace(backend=backend)
     def inner(x, net):
         return net(x) * 2
@@ -101,7 +101,7 @@ def test_training_under_auto(backend: str) -> None:
     assert step.stats()["records"] == 1
 
 
-def test_two_threads(backend: str) -> None:
+def test_two_threads_share_one_record(backend: str) -> None:
     @xla_trace(backend=backend)
     def predict(x, net):
         return net(x)
@@ -124,7 +124,7 @@ def test_two_threads(backend: str) -> None:
     assert predict.stats()["records"] == 1
 
 
-def test_compile_ahead(backend: str) -> None:
+def test_compile_before_the_first_call_records_once(backend: str) -> None:
     @xla_trace(backend=backend)
     def step(data, label, opt, net):
         return train(data, label, opt=opt, net=net)
@@ -143,7 +143,7 @@ def test_compile_ahead(backend: str) -> None:
         xla_trace(lambda x: kept.append(x * 2), backend=backend).compile("f32[16,6]")
 
 
-def test_files(backend: str, tmp_path: Any) -> None:
+def test_export_and_dump_to_files(backend: str, tmp_path: Any) -> None:
     pytest.importorskip("mgb_onnx", reason="not installed: pip install ./plugins/onnx")
 
     @xla_trace(backend=backend, capture_as_const=True)
@@ -171,7 +171,7 @@ def test_files(backend: str, tmp_path: Any) -> None:
     assert not (tmp_path / "step").exists()
 
 
-def test_profiling(backend: str) -> None:
+def test_profile_table_lists_the_function(backend: str) -> None:
     @xla_trace(backend=backend, profiling=True)
     def double(x):
         return x * 2
@@ -184,7 +184,7 @@ def test_profiling(backend: str) -> None:
 # partial_trace
 
 
-def test_partial_trace_is_one_executable_each_way(backend: str, caplog: Any) -> None:
+def test_partial_trace_compiles_one_forward_and_one_backward_program(backend: str, caplog: Any) -> None:
     @partial_trace(backend=backend, capture_as_const=True)
     def backbone(model, inp):
         return model(inp)
@@ -206,7 +206,7 @@ def test_partial_trace_is_one_executable_each_way(backend: str, caplog: Any) -> 
     assert [len(program.steps) for program in backbone.programs()] == [1, 1]
 
 
-def test_partial_trace_of_equal_calls_is_equal() -> None:
+def test_partial_trace_programs_are_deterministic() -> None:
     net = M.Sequential(M.Linear(3, 5), M.GELU(), M.Linear(5, 4), M.ReLU(), M.Linear(4, 2))
     texts = set()
     for _ in range(8):
@@ -217,7 +217,7 @@ def test_partial_trace_of_equal_calls_is_equal() -> None:
     assert len(texts) == 1
 
 
-def test_partial_trace_compiles_new_shapes_with_one_line_in_the_log(backend: str, caplog: Any) -> None:
+def test_partial_trace_recompiles_new_shape_and_logs_one_line(backend: str, caplog: Any) -> None:
     @partial_trace(backend=backend)
     def squares(x):
         return (x * x).sum()

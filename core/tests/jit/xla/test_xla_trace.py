@@ -30,7 +30,7 @@ from whole_steps import (
 # values
 
 
-def test_the_softmax_of_the_guide(backend: str) -> None:
+def test_softmax_from_the_guide(backend: str) -> None:
     @xla_trace(backend=backend)
     def softmax(inp):
         offset = inp.max(axis=-1, keepdims=True).detach()
@@ -46,7 +46,7 @@ def test_the_softmax_of_the_guide(backend: str) -> None:
     assert softmax.stats()["records"] == 1
 
 
-def test_a_step_trains_as_written_by_hand_and_is_one_executable(backend: str) -> None:
+def test_training_step_matches_manual_sgd_as_one_executable(backend: str) -> None:
     x, steps, rate, momentum = floats(16, 6), 5, 0.5, 0.9
     weight, speed, losses = floats(4, 6, seed=2).astype(np.float64), np.zeros((4, 6)), []
     start = weight.copy()
@@ -124,7 +124,7 @@ CHANGES = [no_change, another_rate, in_use, other_parameters, other_state, fewer
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_changes_of_modules_and_optimizers_are_seen(backend: str, change: Callable[..., None]) -> None:
+def test_changes_of_modules_and_optimizers_are_detected(backend: str, change: Callable[..., None]) -> None:
     step = xla_trace(train, backend=backend)
     check_same(run(step, MAKERS["SGD"], change), run(train, MAKERS["SGD"], change))
     live = change in (no_change, another_rate, other_parameters, other_state, another_seed)
@@ -134,12 +134,12 @@ def test_changes_of_modules_and_optimizers_are_seen(backend: str, change: Callab
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_optimizers(backend: str, name: str) -> None:
+def test_optimizers_match_eager(backend: str, name: str) -> None:
     step = xla_trace(train, backend=backend)
     check_same(run(step, MAKERS[name], no_change), run(train, MAKERS[name], no_change))
 
 
-def test_a_fixed_hyper_parameter_is_seen(backend: str) -> None:
+def test_changed_nesterov_flag_triggers_a_retrace(backend: str) -> None:
     def nesterov(net: Net, opt: Optimizer) -> None:
         opt.param_groups[0]["nesterov"] = True
 
@@ -149,7 +149,7 @@ def test_a_fixed_hyper_parameter_is_seen(backend: str) -> None:
     assert "`SGD.param_groups[0]['nesterov']` is True, it was False" in reason
 
 
-def test_numbers_of_an_optimizer_are_asked_for_at_each_call(backend: str) -> None:
+def test_numeric_hyperparameters_are_read_at_each_call(backend: str) -> None:
     def other_numbers(net: Net, opt: Optimizer) -> None:
         opt.param_groups[0].update(betas=(0.5, 0.9), eps=1e-3, weight_decay=0.1)
 
@@ -158,7 +158,7 @@ def test_numbers_of_an_optimizer_are_asked_for_at_each_call(backend: str) -> Non
     assert step.stats()["records"] == 1
 
 
-def test_modes_that_alternate_are_recorded_once_each(backend: str) -> None:
+def test_alternating_train_and_eval_is_recorded_once_each(backend: str) -> None:
     @xla_trace(backend=backend)
     def predict(x, net):
         return net(x)
@@ -173,7 +173,7 @@ def test_modes_that_alternate_are_recorded_once_each(backend: str) -> None:
     assert predict.stats()["records"] == 2
 
 
-def test_gradients_that_stay_add_up(backend: str) -> None:
+def test_uncleared_gradients_accumulate(backend: str) -> None:
     weight, x = Parameter(floats(3)), floats(3, seed=1)
 
     class Holder(M.Module):
@@ -198,7 +198,7 @@ def test_gradients_that_stay_add_up(backend: str) -> None:
     np.testing.assert_allclose(weight.grad.numpy(), x, rtol=1e-6)
 
 
-def test_arguments_that_change_in_place(backend: str) -> None:
+def test_in_place_change_of_an_argument(backend: str) -> None:
     @xla_trace(backend=backend)
     def double(x):
         x *= 2
@@ -212,7 +212,7 @@ def test_arguments_that_change_in_place(backend: str) -> None:
 # shapes
 
 
-def test_new_shapes_are_compiled_again_with_one_line_in_the_log(backend: str, caplog: Any) -> None:
+def test_new_shape_recompiles_and_logs_one_warning(backend: str, caplog: Any) -> None:
     @xla_trace(backend=backend)
     def double(x):
         return x * 2 + 1

@@ -40,7 +40,7 @@ class Saved(Suite):
     def elsewhere(self) -> Any:
         return self.bench.here(without_compiler(self.bench.device(4)))
 
-    def test_a_saved_kernel_runs_where_there_is_no_compiler(self) -> None:
+    def test_saved_kernel_runs_without_a_compiler(self) -> None:
         x = np.arange(1000, dtype=np.float32)
         graph, backend = self.bench.traced(lambda x: x * 2 + 1, x), self.here()
         blob = backend.save(backend.compile(graph))
@@ -48,9 +48,7 @@ class Saved(Suite):
         (found,) = call(self.elsewhere().load(graph, blob).run, graph, [x])
         np.testing.assert_array_equal(found, x * 2 + 1)
 
-    def test_variants_that_come_later_are_on_disk(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_later_variants_are_cached_on_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(config.CACHE_DIR.name, str(tmp_path))
         monkeypatch.setenv(config.CACHE.name, "1")
         x, column = np.arange(1000, dtype=np.float32), np.zeros((1000, 3), np.float32)[:, 0]
@@ -62,12 +60,12 @@ class Saved(Suite):
         (found,) = call(self.elsewhere().load(graph, blob).run, graph, [column])
         np.testing.assert_array_equal(found, column * 2 + 1)
 
-    def test_constants_of_many_elements_are_operands(self) -> None:
+    def test_array_constants_are_operands(self) -> None:
         table, x = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((3, 4), np.float32)
         graph = self.bench.traced(lambda x: x + table, x)
         np.testing.assert_array_equal(call(self.here().compile(graph).run, graph, [x])[0], x + table)
 
-    def test_each_device_has_kernels_of_its_own(self) -> None:
+    def test_each_device_gets_its_own_kernels(self) -> None:
         x = np.arange(10, dtype=np.float32)
         graph, devices = self.bench.traced(lambda x: x * 2 + 1, x), [self.bench.device(4) for _ in range(2)]
         turns, backend = iter([0, 1, 0]), self.here()
@@ -85,12 +83,12 @@ class SeveralGpus(Suite):
     def two(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(driver, "device_count", lambda: 2)
 
-    def test_arrays_of_two_in_one_call(self) -> None:
+    def test_arrays_on_two_gpus_in_one_call_raise(self) -> None:
         arrays = [SimpleNamespace(device=SimpleNamespace(id=ordinal)) for ordinal in range(2)]
         with pytest.raises(ValueError, match=r"several GPUs \(gpu0, gpu1\)"):
             self.bench.backend().devices(arrays)
 
-    def test_kernels_do_not_share_a_launch(self) -> None:
+    def test_kernels_are_not_joined_with_several_gpus(self) -> None:
         kernel = Kernel(lambda: None, "")
         assert self.bench.backend().join([kernel]) is None
 
@@ -106,11 +104,11 @@ class Described(Suite):
 
     package: ClassVar[str]
 
-    def test_it_serves_gpus_and_every_dtype(self) -> None:
+    def test_backend_supports_gpus_and_every_dtype(self) -> None:
         traits = self.bench.backend.traits
         assert traits.devices == {"gpu"} and traits.dtypes == ALL_DTYPES
 
-    def test_no_toolchain_is_imported_with_it(self) -> None:
+    def test_importing_the_backend_imports_no_toolchain(self) -> None:
         script = (
             f"import sys; from mgb.plugins import import_backend; import {self.package}; "
             f"backend = import_backend({self.bench.name!r}); backend.probe(); backend.version(); "

@@ -152,14 +152,14 @@ class Budgets(Compiled):
         """The PTX of the kernel of a graph."""
         raise NotImplementedError
 
-    def test_large_arrays(self, large: tuple[str, int]) -> None:
+    def test_large_array_kernels_fit_the_register_budget(self, large: tuple[str, int]) -> None:
         name, architecture = large
         function, shape = PROGRAMS[name]
         graph = self.bench.traced(function, like("float32", shape))
         self.check(graph, architecture, MORE if name in self.more else REGISTERS)
 
     @pytest.mark.parametrize("name", [name for name, (_, shape) in PROGRAMS.items() if len(shape) == 2])
-    def test_large_arrays_that_are_transposed(self, name: str) -> None:
+    def test_transposed_large_array_kernels_fit_the_register_budget(self, name: str) -> None:
         """Their inputs, that is; outputs are row-major."""
         function, shape = PROGRAMS[name]
         device = self.paper()
@@ -175,11 +175,11 @@ class Budgets(Compiled):
         assert accesses(self.assembly(graph)) <= WIDE
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8"])
-    def test_narrow_and_wide_elements(self, dtype: str) -> None:
+    def test_kernels_of_each_element_size_fit_the_register_budget(self, dtype: str) -> None:
         x = like(dtype, (4096, 8192))
         self.check(self.bench.traced(lambda x: reduce_sum(x * x, axis=(1,)) + x, x), registers=self.narrow)
 
-    def test_120_inputs(self) -> None:
+    def test_kernel_of_120_inputs_fits_the_register_budget(self) -> None:
         arrays = [like("float32", (1 << 20,))] * 120
         self.check(self.bench.traced(lambda *xs: sum(xs[1:], xs[0]), *arrays), registers=self.crowd)
 
@@ -214,14 +214,14 @@ class EveryKernel(Compiled):
         self.check(graph, architecture, self.registers, CALLS)
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_a_group_of_each_dtype(self, dtype: str) -> None:
+    def test_group_of_ops_compiles_for_each_dtype(self, dtype: str) -> None:
         groups = list(dozens(dtype).values())
         self.compile(dtype, groups[len(dtype) % len(groups)], ARCHITECTURES[len(dtype) % 3])
 
     @pytest.mark.slow
     @pytest.mark.parametrize("architecture", ARCHITECTURES)
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_all(self, dtype: str, architecture: int) -> None:
+    def test_all_ops_compile_for_each_dtype_and_architecture(self, dtype: str, architecture: int) -> None:
         for names in dozens(dtype).values():
             self.compile(dtype, names, architecture)
 
@@ -229,7 +229,9 @@ class EveryKernel(Compiled):
     @pytest.mark.parametrize("architecture", ARCHITECTURES)
     @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)])
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_reductions(self, dtype: str, axis: tuple[int, ...], architecture: int) -> None:
+    def test_reductions_fit_the_register_budget(
+        self, dtype: str, axis: tuple[int, ...], architecture: int
+    ) -> None:
         for op in (op for op in OPS.values() if op.kind is OpKind.REDUCE):
             if dtype == "bool" and op.name in ("reduce_sum", "reduce_prod"):
                 continue
@@ -262,7 +264,7 @@ class Refusals(Suite):
         """Compile for some architecture."""
         raise NotImplementedError
 
-    def test_a_refused_kernel_keeps_its_text(self) -> None:
+    def test_rejected_kernel_source_is_saved_to_a_file(self) -> None:
         with pytest.raises(RuntimeError, match=r"its text is in \S+") as caught:
             self.compile(self.refused)
         assert "nonsense" in str(caught.value)

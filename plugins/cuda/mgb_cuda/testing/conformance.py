@@ -34,7 +34,7 @@ def tiers(quick: Collection[str], without: Collection[str] = ()) -> dict[str, An
 class Sample:
     """Every element-wise op in some dtypes; a module sets ``MGB_BACKEND`` and gives the dtypes."""
 
-    def test_every_word(self, driver: Driver, dtype: str) -> None:
+    def test_every_elementwise_op(self, driver: Driver, dtype: str) -> None:
         for d, name in elementwise():
             if d == dtype:
                 BATCHES.ask(driver, d, name)

@@ -72,7 +72,7 @@ class Joins(Suite):
         assert len(grids) <= 2 * self.launches
         run_and_check([a for p, g, m in arrays for a in (p, m)])  # in place
 
-    def test_kernels_that_are_not_alike(self) -> None:
+    def test_different_kernels_can_be_joined(self) -> None:
         backend = self.bench.here(self.bench.device(4))
         x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((0, 4), np.float32)
         functions = [(lambda x: x * 2, x), (lambda x: total(x, (1,)), x), (lambda x: x * 2, y)]
@@ -83,7 +83,7 @@ class Joins(Suite):
         np.testing.assert_array_equal(out[0], x * 2)
         np.testing.assert_array_equal(out[1], x.sum(1, keepdims=True))
 
-    def test_the_arrays_of_the_last_call_are_not_kept_alive(self) -> None:
+    def test_joined_call_does_not_keep_its_arrays_alive(self) -> None:
         backend = self.bench.here(self.bench.device(4))
         x = np.arange(12, dtype=np.float32).reshape(3, 4)
         functions = (lambda x: x * 2, lambda x: total(x, (1,)))

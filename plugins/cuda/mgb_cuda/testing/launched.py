@@ -115,7 +115,7 @@ class Launches(Launched):
     shares: ClassVar[bool]
     toolchain: ClassVar[tuple[str, ...]]
 
-    def test_every_parameter_arrives(self, stub_folder: Path) -> None:
+    def test_every_launch_parameter_reaches_the_driver(self, stub_folder: Path) -> None:
         script = (
             ONE_CALL
             + """
@@ -137,7 +137,7 @@ print(json.dumps({
         numbers = found["numbers"]
         assert (numbers["length"], numbers["n0"], numbers["n1"], numbers["s0_0"]) == (60_000, 60, 1000, 1000)
 
-    def test_the_stages_of_a_row_that_blocks_share(self, stub_folder: Path) -> None:
+    def test_split_row_reduction_launches_two_stages(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros((2, 1_000_000), np.float32)
 out = [np.zeros_like(x)]
@@ -163,7 +163,7 @@ print(json.dumps({
         assert found["same"] and found["addresses"] and found["part"] == 0
         assert found["scratch"][-1] >= 2 * chunks * 4
 
-    def test_a_kernel_is_loaded_once(self, stub_folder: Path) -> None:
+    def test_kernel_is_loaded_once(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 kernel = backend.compile(traced(lambda x: x * 2 + 1, x))
@@ -173,7 +173,7 @@ print(json.dumps(notes.library.stub_libraries()))
 """
         assert self.run(stub_folder, script) == 1
 
-    def test_a_kernel_that_is_made_again_is_not_loaded_again(self, stub_folder: Path) -> None:
+    def test_recompiled_kernel_is_not_loaded_again(self, stub_folder: Path) -> None:
         """Nothing is unloaded: a graph that a user has captured may launch it."""
         script = """
 x = np.zeros(1000, np.float32)
@@ -183,7 +183,7 @@ print(json.dumps([notes.library.stub_libraries(), len(notes.launches())]))
 """
         assert self.run(stub_folder, script) == [1, 3]
 
-    def test_a_stream_that_captures_is_known(self, stub_folder: Path) -> None:
+    def test_stream_capture_is_detected(self, stub_folder: Path) -> None:
         script = """
 device, found = backend.device, []
 for status in (0, 1):
@@ -194,7 +194,7 @@ print(json.dumps(found))
 """
         assert self.run(stub_folder, script) == [False, False, True, False]
 
-    def test_a_saved_kernel_needs_no_compiler(self, stub_folder: Path) -> None:
+    def test_saved_kernel_needs_no_compiler(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 graph = traced(lambda x: x * 2 + 1, x)
@@ -205,7 +205,7 @@ print(json.dumps([n["name"] for n in notes.launches()]))
 """
         assert self.run(stub_folder, script) == ["mgb_0"]
 
-    def test_nothing_but_the_toolchain_is_imported(self, stub_folder: Path) -> None:
+    def test_only_the_toolchain_is_imported(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 backend.compile(traced(lambda x: x * 2 + 1, x)).run(x, out=[x.copy()])
@@ -225,7 +225,7 @@ class LaunchErrors(Launched):
 
     resource: ClassVar[str]
 
-    def test_a_failed_launch_says_why(self, stub_folder: Path) -> None:
+    def test_failed_launch_error_states_the_cause(self, stub_folder: Path) -> None:
         script = """
 x = np.zeros(1000, np.float32)
 kernel = backend.compile(traced(lambda x: x * 2 + 1, x))
@@ -244,7 +244,7 @@ print(json.dumps(found))
         assert "NO_BINARY_FOR_GPU" in image and "mgb cache clear" in image
         assert "ILLEGAL_ADDRESS" in address and "restart" in address
 
-    def test_no_driver(self, tmp_path: Path) -> None:
+    def test_probe_reports_a_missing_driver(self, tmp_path: Path) -> None:
         script = f"""
 import json
 from mgb.plugins import import_backend
@@ -255,7 +255,7 @@ print(json.dumps(import_backend({self.bench.name!r}).probe()))
             pytest.skip("there is a driver here")
         assert "driver" in text and "https://" in text
 
-    def test_no_schedule_fits(self, stub_folder: Path) -> None:
+    def test_compile_raises_resource_error_if_no_schedule_fits(self, stub_folder: Path) -> None:
         script = """
 try:
     backend.compile(traced(lambda x: x * 2 + 1, np.zeros(1000, np.float32)))

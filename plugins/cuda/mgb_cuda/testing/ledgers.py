@@ -110,7 +110,7 @@ class Ledgers(Suite):
             if not holds
         }
 
-    def test_budgets(self, weighed: tuple[str, int]) -> None:
+    def test_kernel_costs_stay_within_their_budgets(self, weighed: tuple[str, int]) -> None:
         name, architecture = weighed
         found = self.ledger(CASES[name], architecture)
         assert self.broken(CASES[name], found, architecture) <= self.beyond.get(name, set()), found

@@ -36,7 +36,7 @@ class OnGpu(Suite):
         return [o.get() for o in out]
 
     @pytest.mark.parametrize("function", [total, softmax, normalise], ids=lambda f: f.__name__)
-    def test_rows(self, geometry: str, function: Any) -> None:
+    def test_row_functions_of_every_geometry(self, geometry: str, function: Any) -> None:
         geometries = self.tables["geometry"]
         assert isinstance(geometries, Mapping)
         shape, axis, _, _ = geometries[geometry]
@@ -45,7 +45,7 @@ class OnGpu(Suite):
         check(function, x, axis, found)
 
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_every_word(self, dtype: str) -> None:
+    def test_every_elementwise_op(self, dtype: str) -> None:
         see_that_there_is(dtype)
         for d, name in elementwise():
             if d != dtype or name in PARAMS:
@@ -56,7 +56,7 @@ class OnGpu(Suite):
             for got, want in zip(found, judge(of(function, *arrays), arrays), strict=True):
                 assert problem(got, want) is None, name
 
-    def test_updates_that_share_a_launch(self) -> None:
+    def test_joined_updates_share_a_launch(self) -> None:
         import cupy
 
         random = np.random.default_rng(0)
@@ -71,7 +71,7 @@ class OnGpu(Suite):
         for a, p in zip(made, places, strict=True):
             np.testing.assert_allclose(p.get(), a * 0.75, rtol=1e-6)
 
-    def test_it_is_found_by_its_name(self) -> None:
+    def test_backend_is_found_by_its_name(self) -> None:
         assert import_backend(self.bench.name.upper()).probe() is None
 
 

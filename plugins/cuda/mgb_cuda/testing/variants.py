@@ -91,7 +91,7 @@ class Geometries(Variants):
         return True
 
     @pytest.mark.parametrize("function", [total, softmax, normalise], ids=lambda f: f.__name__)
-    def test_rows(self, geometry: str, function: Any) -> None:
+    def test_row_functions_of_every_geometry(self, geometry: str, function: Any) -> None:
         shape, axis, multiprocessors, holds = self.geometry(geometry)
         x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3
         (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(multiprocessors), x)
@@ -99,7 +99,7 @@ class Geometries(Variants):
         if self.tells(geometry, function):
             assert holds(variant), variant
 
-    def test_blocks_of_few_threads(self, narrow: str, most: int) -> None:
+    def test_schedules_with_limited_threads_per_block(self, narrow: str, most: int) -> None:
         """The schedules of a device that has no registers for more threads."""
         shape, axis, multiprocessors, _ = self.geometry(narrow)
         x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3
@@ -110,7 +110,9 @@ class Geometries(Variants):
 
     @pytest.mark.parametrize("multiprocessors", [1, 8])
     @pytest.mark.parametrize(("shape", "axis"), [((2, 20_000), 1), ((3000, 64), 0), ((2, 1000), 1)])
-    def test_three_folds(self, shape: tuple[int, int], axis: int, multiprocessors: int) -> None:
+    def test_sum_max_and_min_in_one_kernel(
+        self, shape: tuple[int, int], axis: int, multiprocessors: int
+    ) -> None:
         x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
         (added, greatest, least), variant = self.run(
             lambda x: [f(x, axis=(axis,)) for f in (reduce_sum, reduce_max, reduce_min)],
@@ -124,7 +126,7 @@ class Geometries(Variants):
         assert np.all(np.abs(added - x.sum(axis, keepdims=True, dtype=np.float64)) <= 2e-6 * scale)
 
     @pytest.mark.parametrize(("shape", "axis"), [((2, 20_000), 1), ((3000, 64), 0)])
-    def test_rows_of_three_arrays_that_are_read_twice(self, shape: tuple[int, int], axis: int) -> None:
+    def test_three_arrays_read_twice_in_one_reduction(self, shape: tuple[int, int], axis: int) -> None:
         def function(x: Any, g: Any, h: Any) -> Any:
             s = reduce_sum(x * g + h, axis=(axis,))
             return x * s + g * h - s
@@ -138,7 +140,7 @@ class Geometries(Variants):
         assert np.all(np.abs(found - (x * s + g * h - s)) <= 4e-6 * scale)
 
     @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool", "float64"])
-    def test_folds_of_every_kind(self, dtype: str) -> None:
+    def test_reductions_of_every_kind_and_dtype(self, dtype: str) -> None:
         x = (np.random.default_rng(1).integers(0, 250, (7, 300)) - 120 * (dtype[0] != "u")).astype(dtype)
         x[0] = 1 if dtype == "bool" else np.iinfo(dtype).max if dtype != "float64" else -np.inf
         x[1] = 0 if dtype == "bool" else np.iinfo(dtype).min if dtype != "float64" else np.inf
@@ -171,13 +173,13 @@ class Layouts(Variants):
     unaligned: ClassVar[tuple[str, set[Any]]]
 
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
-    def test_lanes_of_16_bytes(self, dtype: str) -> None:
+    def test_elementwise_kernels_use_16_byte_lanes(self, dtype: str) -> None:
         x = np.arange(5000).astype(dtype)
         (found,), variant = self.run(lambda x: x + x, self.bench.device(4), x)
         assert variant.lanes == 16 // x.itemsize and variant.tail == (5000 % variant.lanes != 0)
         np.testing.assert_array_equal(found, x + x)
 
-    def test_an_array_that_is_not_aligned(self) -> None:
+    def test_unaligned_array_uses_its_own_variant(self) -> None:
         x = np.arange(1002, dtype=np.float32)
         graph = self.bench.traced(lambda x: x * 2 + 1, x[:1000])
         kernel = self.bench.here(self.bench.device(4)).compile(graph)
@@ -187,7 +189,7 @@ class Layouts(Variants):
         name, values = self.unaligned
         assert {getattr(p.choice.variant, name) for p in kernel.state.unit().plans.values()} == values
 
-    def test_a_number_that_is_not_aligned_changes_nothing(self) -> None:
+    def test_unaligned_scalar_does_not_change_the_variant(self) -> None:
         x, rates = np.arange(1000, dtype=np.float32), np.arange(5, dtype=np.float32)
         graph = self.bench.traced(lambda x, rate: x * rate, x, rates[0])
         kernel = self.bench.here(self.bench.device(4)).compile(graph)
@@ -196,7 +198,7 @@ class Layouts(Variants):
             np.testing.assert_array_equal(call(kernel.run, graph, [x, rate])[0], x * k)
         assert {plan.choice.variant.lanes for plan in kernel.state.unit().plans.values()} == {4}
 
-    def test_elements_between_the_places_of_others(self) -> None:
+    def test_strides_that_are_not_a_multiple_of_the_element_size(self) -> None:
         """Strides that are no multiple of an element, as fields of records have."""
         records = np.zeros(50, np.dtype([("flag", np.uint8), ("x", "<f4")]))
         records["x"] = np.arange(50)
@@ -205,7 +207,7 @@ class Layouts(Variants):
         for _ in range(2):
             np.testing.assert_array_equal(call(kernel.run, graph, [records["x"]])[0], records["x"] + 1)
 
-    def test_any_strides(self) -> None:
+    def test_elementwise_kernels_of_any_strides(self) -> None:
         x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
         views = [x, x[:, ::-1, ::2, 1:4:2][:, :, :, ::-1], x.transpose(3, 1, 0, 2), x[:, :1, :1, ::-1]]
         for view in views:
@@ -216,7 +218,7 @@ class Layouts(Variants):
     @pytest.mark.parametrize("function", [total, softmax, normalise], ids=lambda f: f.__name__)
     @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=["first", "last", "both"])
     @pytest.mark.parametrize("shape", [(90, 70), (3, 5000), (3000, 9)], ids=str)
-    def test_folds_of_transposed_arrays(self, shape: Axes, axis: Axes, function: Any) -> None:
+    def test_reductions_of_transposed_arrays(self, shape: Axes, axis: Axes, function: Any) -> None:
         """Where they are all that there is to load and store, rows lie as memory does."""
         x = np.random.default_rng(4).normal(size=shape).astype(np.float32) * 3
         (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(4), x.T)
@@ -225,7 +227,7 @@ class Layouts(Variants):
             assert variant.folded == {(0,): (False, True), (1,): (True, False), (0, 1): (True,)}[axis]
 
     @pytest.mark.parametrize("seed", range(6))
-    def test_folds_of_any_strides(self, seed: int) -> None:
+    def test_reductions_of_any_strides(self, seed: int) -> None:
         """Arrays with axes in any order, some backwards, spread or broadcast; any axes are folded."""
         random = np.random.default_rng(seed)
         shape = tuple(random.integers(2, 12, 4).tolist())
@@ -245,7 +247,7 @@ class Layouts(Variants):
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * scale)
 
     @pytest.mark.parametrize("apart", [1 << 20, (1 << 31) + 16])
-    def test_places_of_64_bits(self, apart: int) -> None:
+    def test_offsets_beyond_32_bits(self, apart: int) -> None:
         """Rows further apart than 32 bits count; nothing but the rows themselves has memory behind it."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
         memory = np.frombuffer(mmap.mmap(-1, 4 * (2 * apart + 4), flags=flags), np.float32)
@@ -267,19 +269,19 @@ class Online(Variants):
     """
 
     @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
-    def test_rows(self, function: Any, rows: str) -> None:
+    def test_long_row_reductions(self, function: Any, rows: str) -> None:
         self.check(function, rows_of(rows, (6, 40_000)), (1,))
 
     @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
-    def test_columns(self, function: Any, columns: str) -> None:
+    def test_long_column_reductions(self, function: Any, columns: str) -> None:
         self.check(function, np.repeat(rows_of(columns, (6, 2500)).T, 44, axis=1), (0,))
 
     @pytest.mark.parametrize("function", [softmax, log_sum, normalise], ids=lambda f: f.__name__)
-    def test_rows_that_blocks_share(self, function: Any, shared: str) -> None:
+    def test_long_rows_split_across_blocks(self, function: Any, shared: str) -> None:
         self.check(function, rows_of(shared, (6, 60_000)), (1,), multiprocessors=16)
 
     @pytest.mark.parametrize("function", [log_sum, normalise], ids=lambda f: f.__name__)
-    def test_columns_that_blocks_share(self, function: Any, shared: str) -> None:
+    def test_long_columns_split_across_blocks(self, function: Any, shared: str) -> None:
         self.check(function, np.repeat(rows_of(shared, (6, 9001)).T, 5, axis=1), (0,), multiprocessors=16)
 
     def check(self, function: Any, x: Any, axis: tuple[int, ...], multiprocessors: int = 1) -> None:
@@ -287,7 +289,7 @@ class Online(Variants):
         assert variant.online and not variant.stays and variant.split is (multiprocessors > 1)
         assert problem(found, judge(of(lambda x: function(x, axis), x), [x])[0]) is None
 
-    def test_where_it_does_not_apply(self) -> None:
+    def test_online_variant_is_not_used_if_the_second_pass_needs_x(self) -> None:
         """The second pass also has a use of its own for x."""
 
         def both(x: Any) -> list[Any]:
