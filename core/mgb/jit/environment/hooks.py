@@ -155,6 +155,12 @@ def iterated(value: Any, depth: int) -> Any:
     return value
 
 
+@hook
+def spread(values: Any, asked: str) -> list[Any]:
+    """A display or a class takes ``*values`` next, each of which the hook `asked` is given."""
+    return [HOOKS[asked](value) for value in HOOKS["iterated"](values, 0)]
+
+
 def _each(depth: int, value: Any) -> Any:
     return HOOKS["unpacked"](value, depth)
 

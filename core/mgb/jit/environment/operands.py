@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import builtins
+import collections
 import functools
 import itertools
 import math
@@ -41,6 +43,8 @@ _HOLDERS = (list, dict, set, tuple)
 _FILLING = frozenset({"add", "append", "insert", "extend", "setdefault", "update"})
 #: Iterators that compute what they give when they are asked for it.
 _LAZY = frozenset({map, filter, zip, enumerate, GeneratorType, itertools.chain, itertools.starmap})
+#: Classes whose objects are made of all that an iterator gives.
+_CONSUMING = (bytes, bytearray, array.array, collections.deque, collections.OrderedDict, collections.Counter)
 
 
 def is_plain_class(function: Any) -> bool:
@@ -74,9 +78,16 @@ def plain(value: Any, rule: Callable[[Scalar], Any] = but_lengths) -> Any:
     return settled(value, rule, 4) if holds else value
 
 
-def _fixed(watch: Watch, value: Any) -> Any:
-    """`value` with plain numbers; an iterator gives such."""
-    if type(value) not in _LAZY:
+def _consumes(callee: Any) -> bool:
+    """Does it go through an iterator that it is given, and keep none?"""
+    if any(callee is kind for kind in _CONSUMING) or getattr(callee, "__name__", "") in ("join", "fromkeys"):
+        return True
+    return known.top_of(callee) in ("numpy", "math", "statistics")
+
+
+def _fixed(watch: Watch, consumes: bool, value: Any) -> Any:
+    """`value` with plain numbers; an iterator gives such to what `consumes` it, others get it itself."""
+    if type(value) not in _LAZY or not consumes:
         return plain(value, Scalar.fixed)
     watch.make(each := _each(watch, value))
     return each
@@ -84,7 +95,7 @@ def _fixed(watch: Watch, value: Any) -> Any:
 
 def _each(watch: Watch, values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
-        yield _fixed(watch, value)
+        yield _fixed(watch, True, value)
 
 
 def given_to(
@@ -92,7 +103,7 @@ def given_to(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments for a call of `function`: plain numbers for code that asks them for nothing."""
     callee = _callee(function)
-    rule: Callable[[Any], Any] = functools.partial(_fixed, watch)
+    rule: Callable[[Any], Any] = functools.partial(_fixed, watch, _consumes(callee))
     if _is_operator(callee) and any(issubclass(type(value), Tensor) for value in args):
         rule = measured
     elif _takes(watch, callee) and all(_takes(watch, part) for part in _called_by(callee, args, kwargs)):
@@ -106,9 +117,9 @@ def given_to(
 
 def _callee(function: Any) -> Any:
     """The function or class that runs when `function` is called."""
-    if isinstance(function, (MethodType, functools.partial, Bindable)):
-        inner = {MethodType: "__func__", functools.partial: "func"}.get(type(function), "__wrapped__")
-        return _callee(getattr(function, inner))
+    for kind, inner in ((MethodType, "__func__"), (functools.partial, "func"), (Bindable, "__wrapped__")):
+        if isinstance(function, kind):
+            return _callee(getattr(function, inner))
     if isinstance(function, (FunctionType, type, np.ufunc, *known.IN_C)):
         return function
     return known.called_method(function)

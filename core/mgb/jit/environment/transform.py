@@ -150,6 +150,9 @@ class Transformer(ast.NodeTransformer):
 
     def _visited(self, value: Any, given: tuple[Any, ...] | None) -> Any:
         """A part of a node, which a hook is given as well."""
+        if given is not None and isinstance(value, ast.Starred):
+            value.value = self._hook(value.value, "spread", self.visit(value.value), *given)
+            return value
         new = self.visit(value) if isinstance(value, ast.AST) else value
         if given is None or value is None or isinstance(value, ast.Constant):
             return new
