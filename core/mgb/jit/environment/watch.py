@@ -270,7 +270,9 @@ class Watch:
             parts = tuple(part if is_plain(part) else Held(part) for part in thing)
             self.guard(Result(list, source), "items", parts)
             for part in thing:
-                if not isinstance(part, Tensor):  # of which its source is asked
+                if isinstance(part, (tuple, frozenset)) and not is_plain(part) and id(part) not in self._made:
+                    self.known(part) or self.keep(part, Object(Held(part)))
+                elif not isinstance(part, Tensor):  # of which its source is asked
                     self.source_of(part)
 
     def impure(
