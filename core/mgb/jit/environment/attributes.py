@@ -25,7 +25,7 @@ from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
 from ..tree import own_names
 from .armed import METHODS
 from .arming import own_code
-from .known import MISSING, is_heap, is_library, is_note, is_users, lookup, namespace
+from .known import MISSING, is_heap, is_library, is_note, is_users, lookup, namespace, reads_elsewhere
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))
@@ -222,10 +222,18 @@ def special(watch: Watch, thing: Any, *asked: str) -> None:
         for method in asked:
             class_fact(watch, kind, method)
             raw, _ = lookup(kind, method)
+            _reads_elsewhere(watch, thing, method, raw)
             function = getattr(raw, "__func__", raw)
             if raw is not MISSING and not isinstance(function, (FunctionType, type(None), *_C_SLOTS)):
                 watch.impure(f"asks {method} of a {kind.__name__}, which is a {type(function).__name__}")
         watch.arm(kind if isinstance(thing, type) else thing)
+
+
+def _reads_elsewhere(watch: Watch, thing: Any, asked: str, function: Any) -> None:
+    """An operator or property of `thing` is about to be used, which may read what no guard sees."""
+    if reads_elsewhere(function) and not watch.is_made(thing):
+        kind = type(thing)
+        watch.impure(f"asks {asked} of a {kind.__module__}.{kind.__qualname__}, which no guard can ask again")
 
 
 def _of_class(watch: Watch, kind: type, asked: str) -> None:
@@ -298,6 +306,7 @@ def _of_descriptor(watch: Watch, thing: Any, asked: str, raw: Any) -> None:
     getter = getattr(type(raw), "__get__", None)
     if isinstance(raw, property):
         class_fact(watch, kind, asked)
+        _reads_elsewhere(watch, thing, asked, raw.fget)
         if isinstance(raw.fget, attrgetter):
             for names in raw.fget.__reduce__()[1]:
                 path(watch, thing, names)
@@ -359,5 +368,6 @@ def _of_nobody(watch: Watch, thing: Any, asked: str) -> None:
     _not_its_own(watch, thing, asked)
     class_fact(watch, kind, "__getattr__")
     getter, _ = lookup(kind, "__getattr__")
+    _reads_elsewhere(watch, thing, asked, getter)
     if not isinstance(getter, FunctionType):
         watch.calls(getter, [thing, asked])

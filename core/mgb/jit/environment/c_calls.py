@@ -20,6 +20,7 @@ from .attributes import attribute, function_facts, special
 from .builtin_calls import SPECIAL, again, text
 from .known import (
     IN_C,
+    is_heap,
     is_users,
     top_of,
 )
@@ -47,6 +48,8 @@ def whole(watch: Watch, value: Any) -> None:
         advanced(watch, value)
     elif hasattr(type(value), "__iter__") and not isinstance(value, type):
         iterated(watch, value, DEPTH)
+        if not isinstance(value, known.CONTAINERS) and is_heap(type(value)):
+            container(watch, value, DEPTH)  # which may keep in C what it gives
     elif is_users(value):
         function_facts(watch, value)
         watch.arm(value)

@@ -86,7 +86,11 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
         _of_mgb(watch, function, args)
     elif top == "logging":
         return logs(watch, function, args)
-    elif top in known.DENIED_LIBRARY or (top == "json" and (name in ("load", "dump") or "cls" in kwargs)):
+    elif (
+        top in known.DENIED_LIBRARY
+        or function in known.DENIED
+        or (top == "json" and (name in ("load", "dump") or "cls" in kwargs))
+    ):
         watch.impure(f"calls {function.__module__}.{name}")
     of_mgb = known.is_of_mgb(function.__code__)
     if of_mgb:
@@ -100,6 +104,11 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
         elif of_mgb:
             _may_call(watch, value)
     return maker(watch, every)
+
+
+def _is_impure_json(function: Any, kwargs: dict[str, Any]) -> bool:
+    """Does it read or write a file, or does it have a class of the user's called?"""
+    return top_of(function) == "json" and (function.__name__ in ("load", "dump") or "cls" in kwargs)
 
 
 def _may_call(watch: Watch, value: Any, inside: frozenset[Any] = frozenset()) -> None:

@@ -21,6 +21,7 @@ import struct
 import sys
 import sysconfig
 import types
+import typing
 import warnings
 import weakref
 from importlib.metadata import entry_points, requires
@@ -51,6 +52,9 @@ DENIED_LIBRARY = _words(
     "_pydatetime secrets uuid pickle atexit signal warnings linecache traceback importlib inspect gc "
     "concurrent queue select ssl http urllib sqlite3 zipfile"
 )
+#: Of these, the modules whose objects are what they were made.
+_OF_VALUES = _words("datetime _pydatetime pathlib uuid inspect signal")
+_STATEFUL = DENIED_LIBRARY - _OF_VALUES
 #: Those whose functions are not watched: these, and others that are pure functions of their arguments.
 _LIBRARY = DENIED_LIBRARY | _words(
     "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy json"
@@ -96,6 +100,17 @@ def _is_made_by_library(code: CodeType) -> bool:
     if code.co_filename == "<string>":
         return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_varnames[:1] == ("_cls",)
     return code.co_qualname.startswith(_MADE) and code.co_filename.startswith(_STDLIB)
+
+
+#: Functions of modules of pure ones that read more than their arguments.
+DENIED = frozenset({typing.get_type_hints})
+
+
+def reads_elsewhere(function: Any) -> bool:
+    """Is it a function or class in Python of a module that keeps state where no guard sees it?"""
+    if isinstance(function, FunctionType) and is_trusted(function.__code__):
+        return top_of(function) in _STATEFUL
+    return isinstance(function, type) and any(top_of(base) in _STATEFUL for base in function.__mro__)
 
 
 def is_users(function: Any) -> bool:
@@ -147,6 +162,7 @@ def _plugin_folders() -> tuple[str, ...]:
     groups = [group for group in entry_points().groups if group.startswith("mgb.")]
     announced = [point for group in groups for point in entry_points(group=group)]
     packages = {point.module.partition(".")[0] for point in announced}
+    packages.add("mgb_conformance")  # its arrays stand for those of a library in C
     waiting = [point.dist.name for point in announced if point.dist is not None]
     seen = set(waiting)
     while waiting:

@@ -29,6 +29,7 @@ from .known import (
     is_users,
     lookup,
     namespace,
+    reads_elsewhere,
 )  # fmt: skip
 from .watch import Watch
 
@@ -282,8 +283,9 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     base = next(base for base in kind.__mro__ if not is_heap(base))
     if issubclass(base, BaseException):
         watch.part(thing, Attribute, "args", thing.args)
-        container(watch, thing.args, deep - 1, whole)
-    elif not issubclass(base, UNCHANGING) and base is not object and watch.source_of(thing) is not None:
+        return container(watch, thing.args, deep - 1, whole)
+    in_c = base is not object and not issubclass(base, UNCHANGING)
+    if (in_c or reads_elsewhere(kind)) and watch.source_of(thing) is not None:
         watch.impure(f"reads what stands in a {kind.__name__} from outside")
 
 
