@@ -11,7 +11,6 @@ from ..errors import TraceOutputError
 from ..scalars import SCALARS, Scalar, Size, holds_followed
 from ..sizes import settled, tuple_like
 from ..tensor import Tensor, run_in
-from .entry import Literal
 from .record import End, Ends, Live, Record
 from .recording import Recording
 from .tree import flatten_once, parts_of, put
@@ -129,10 +128,8 @@ def _ref_of(leaf: Any, session: Recording) -> End:
         return Live(leaf.path)
     if isinstance(leaf, Tensor):
         session.check_kind(leaf)
-        ref = session.ref(leaf)
-        if not isinstance(ref, Literal):
-            return ref
-    elif session.observer is not None and session.policy.skips:
+        return session.ref(leaf)
+    if session.observer is not None and session.policy.skips:
         return session.given(leaf)
     raise TraceOutputError(
         f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: "

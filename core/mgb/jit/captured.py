@@ -10,7 +10,7 @@ from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStat
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..model_file import Names, shown
 from ..tensor import Parameter, Tensor
-from .entry import CUTS, END
+from .entry import CUTS, END, Literal
 from .holder_guards import is_part
 from .record import End, Given, Record
 from .source import Argument, Held, found_at
@@ -227,7 +227,7 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
 
 
 def _node(record: Record, ref: End) -> Node:
-    if not isinstance(ref, int):
+    if not isinstance(ref, int | Literal):
         got = type(ref.value).__name__ if isinstance(ref, Given) else "None"
         raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")
     return record.node(ref)
