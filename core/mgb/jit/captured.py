@@ -12,7 +12,7 @@ from ..model_file import Names, shown
 from ..tensor import Parameter, Tensor
 from .entry import CUTS, END, Literal
 from .holder_guards import is_part
-from .record import End, Given, Record
+from .record import Binding, End, Given, Record
 from .source import Argument, Held, found_at
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
@@ -66,6 +66,11 @@ def _keyword_names(kwargs: Mapping[str, Any]) -> Iterator[str]:
         yield from [key] if structure == LEAF else (f"{key}[{n}]" for n in range(len(leaves)))
 
 
+def _ends_with_the_call(binding: Binding) -> bool:
+    """Is it the ``grad`` of an argument, which the caller of a file has as an array, or one that is gone?"""
+    return binding.is_grad and (isinstance(binding.target, Argument) or binding.source is None)
+
+
 def check_pure(record: Record) -> None:
     """Refuse what a file cannot do: change Tensors outside, and what Python does with values."""
     changed = {id(found_at(binding.target)) for binding in record.bindings if not binding.is_grad}
@@ -76,10 +81,11 @@ def check_pure(record: Record) -> None:
             raise DumpTrainingError(
                 f"can not dump {type(holder).__name__} in training mode, maybe you forget to do model.eval()?"
             )
-    if record.bindings:
+    if not all(map(_ends_with_the_call, record.bindings)):
         raise DumpTrainingError(
             "the function gives Tensors outside of it new values or gradients, or draws random numbers, "
-            "which a file cannot: dump a function that only computes, and call eval() on its modules"
+            "which a file cannot: dump a function that only computes, set each `grad` of a Parameter to None "
+            "before it returns, and call eval() on its modules"
         )
     for entry in record.entries:
         if entry.op is not END and entry.op in CUTS:

@@ -10,7 +10,8 @@ import mgb
 import mgb.functional as F
 import numpy as np
 import pytest
-from mgb import Tensor, tensor
+from mgb import Parameter, Tensor, tensor
+from mgb.autodiff import GradManager
 from mgb.jit import partial_trace, trace, xla_trace
 
 BODIES: dict[str, Callable[[Tensor], Any]] = {
@@ -66,3 +67,30 @@ def test_constant_results_are_exported(name: str, tmp_path: Path) -> None:
     body, x = BODIES[name], tensor([0.5, 2.0])
     trace(body).export(tmp_path / "f.mgb", x)
     assert values(mgb.jit.load_compiled(tmp_path / "f.mgb")(x)) == values(body(x))
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_functions_that_return_gradients_are_exported_and_dumped(clears: bool, tmp_path: Path) -> None:
+    weight = Parameter([3.0, 4.0])
+
+    def body(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with GradManager().attach([x, weight]) as manager:
+            loss = (x * x * weight).sum()
+            manager.backward(loss)
+        result = loss, x.grad, weight.grad
+        weight.grad = None
+        if clears:
+            x.grad = None
+        return result
+
+    x = tensor([1.0, 2.0])
+    trace(body).export(tmp_path / "f.mgb", x)
+    wanted = [19.0, [6.0, 16.0], [1.0, 4.0]]
+    assert values(mgb.jit.load_compiled(tmp_path / "f.mgb")(x)) == wanted
+    traced = trace(body, symbolic=True, capture_as_const=True)
+    traced(x)
+    traced.dump(tmp_path / "f.onnx")
+    session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "f.onnx")
+    (name,) = (one.name for one in session.get_inputs())
+    for got, want in zip(session.run(None, {name: x.numpy()}), wanted, strict=True):
+        np.testing.assert_allclose(got, want)
