@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
+import sys
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Self
 
 from .. import dtypes
@@ -115,12 +119,17 @@ class _Recorder(ABC):
 
     @abstractmethod
     def _records(self) -> bool:
-        """Does it record now?"""
+        """Does it record now? What a ``with`` opened ends with that at the latest."""
+
+    @abstractmethod
+    def _opened_by(self, frame: FrameType) -> None:
+        """What runs in `frame` has opened it, maybe by a ``with``."""
 
     def __enter__(self) -> Self:
         recorded = self._records()
         try:
             self.record()
+            self._opened_by(sys._getframe(1))
             return self
         except BaseException:
             if not recorded:
@@ -167,6 +176,7 @@ class GradManager(_Recorder, Holder):
     def __init__(self) -> None:
         self._attached: dict[int, _Attached] = {}
         self._tape: Tape | None = None
+        self._frame: FrameType | None = None  # of the `with` that has opened it
 
     def attach(self, tensors: Tensors, callbacks: Callback | Iterable[Callback] | None = None) -> GradManager:
         """Want the gradients of `tensors`.
@@ -284,15 +294,23 @@ class GradManager(_Recorder, Holder):
         if self._tape is not None:
             self._tape.close()
             self._tape = None
+        self._frame = None
 
     def _records(self) -> bool:
+        if self._tape is not None and _has_ended(self._frame):
+            self.release()
         return self._tape is not None
+
+    def _opened_by(self, frame: FrameType) -> None:
+        code = frame.f_code
+        if code.co_flags & _WAITS == 0 and code.co_code[frame.f_lasti] == _WITH:
+            self._frame = frame
 
     def __or__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
         return GradManagerGroup([self]) | other
 
     def _record(self, level: int) -> None:
-        if self._tape is not None:
+        if self._records():
             raise TapeError(_ALREADY)
         self._tell()
         try:
@@ -373,12 +391,32 @@ class GradManagerGroup(_Recorder):
     def _records(self) -> bool:
         return any(manager._records() for manager in self._managers)
 
+    def _opened_by(self, frame: FrameType) -> None:
+        for manager in self._managers:
+            manager._opened_by(frame)
+
     def __or__(self, other: GradManager | GradManagerGroup) -> GradManagerGroup:
         if isinstance(other, GradManager):
             return GradManagerGroup([*self._managers, other])
         if isinstance(other, GradManagerGroup):
             return GradManagerGroup([*self._managers, *other._managers])
         return NotImplemented
+
+
+#: Flags of code whose frames may wait: generators and coroutines. And what opens a ``with``.
+_WAITS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_WITH = dis.opmap.get("BEFORE_WITH", -1)
+
+
+def _has_ended(frame: FrameType | None) -> bool:
+    """Has the function ended that runs in `frame`, though an interrupt may have kept ``__exit__`` from it?"""
+    if frame is None:
+        return False
+    try:
+        frame.clear()
+    except RuntimeError:  # it runs
+        return False
+    return True
 
 
 def _to_the_end(undo: Callable[[], None]) -> None:

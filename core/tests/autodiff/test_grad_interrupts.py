@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 
 import pytest
 from interrupting import at_line
 from mgb.autodiff import Function, GradManager
 from mgb.autodiff.tape import any_open, open_tapes
+from mgb.errors import TapeError
 from mgb.tensor import Tensor
 
 AUTODIFF = str(Path("mgb") / "autodiff")
@@ -111,3 +114,58 @@ def test_tape_released_during_inner_backward_stays_closed():
         inner.backward(x * x)
     assert [tape.recording for tape in tapes] == [False]
     assert x.grad.item() == 6
+
+
+class Interrupting:
+    """Raises at each of the next `times` starts of a method that ends a recording."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def __call__(self, frame, event, arg):
+        closes = frame.f_code.co_name in ("__exit__", "release", "_release", "close")
+        if event == "call" and closes and AUTODIFF in frame.f_code.co_filename and self.left:
+            self.left -= 1
+            raise KeyboardInterrupt
+        return None
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="a `with` is not told from a call there")
+@pytest.mark.parametrize("times", [1, 2, 3, 5])
+@pytest.mark.parametrize("kind", ["one", "group", "nested"])
+def test_manager_records_again_after_interrupts_while_it_ends(kind, times):
+    x = Tensor([3.0])
+    one, two = GradManager().attach(x), GradManager().attach(x)
+    managers = {"one": one, "group": one | two, "nested": one}[kind]
+    step = _nested_step_of(one, two, x) if kind == "nested" else _step_of(managers, x)
+    before = sys.gettrace()
+    sys.settrace(Interrupting(times))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            step()
+    finally:
+        sys.settrace(before)
+    x.grad = None
+    step()
+    assert x.grad.item() == (27 + 18 if kind == "nested" else 6)  # x ** 3, and the gradient of 3 x ** 2
+    for manager in (one, two):
+        manager.release()
+    assert not any_open() and not open_tapes()
+
+
+def test_manager_that_records_is_not_opened_twice():
+    x = Tensor([3.0])
+    manager = GradManager().attach(x)
+    with manager:
+        for opened in (manager, manager | GradManager()):
+            with pytest.raises(TapeError, match="already recording"), opened:
+                pass
+        manager.backward(x * x)
+    assert x.grad.item() == 6
+    stack = contextlib.ExitStack()
+    (lambda: stack.enter_context(manager))()  # whose caller has ended
+    with pytest.raises(TapeError, match="already recording"):
+        manager.record()
+    stack.close()
+    manager.record()
+    manager.release()
