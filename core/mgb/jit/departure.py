@@ -53,7 +53,7 @@ class Departure:
     may : bool
         May a call do so whatever the body found outside?
     number : int or None
-        Which operand it is, if it differs in a Python number alone.
+        Which operand it is, if it differs in a Python number, or the elements of an array, alone.
     """
 
     error: TraceError
@@ -127,8 +127,10 @@ def _differs_in_constant(
     now, reason = str(Literal(tensor._data)), of_constant(entry, ref, tensor._data)
     about = "arrays not equal" if ref.array.ndim else ""
     departure = _departure(call, "tensors not equals", now, reason=reason, about=about)
-    is_number = ref.raw is not None and tensor._data.dtype == ref.array.dtype and not tensor._data.ndim
-    if not is_number or tensor._index != CONSTANT or call.cursor in call.record.statics:
+    array = tensor._data
+    is_alike = array.dtype == ref.array.dtype and array.shape == ref.array.shape
+    is_made = ref.raw is not None if not array.ndim else ref.owner is None  # of a number, or by Python
+    if not (is_alike and is_made) or tensor._index != CONSTANT or call.cursor in call.record.statics:
         return departure
     return replace(departure, reason=reason + "; it is an input now", number=position)
 

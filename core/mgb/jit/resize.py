@@ -83,13 +83,14 @@ def ranks_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
 
 
 def with_input(record: Record, step: int, position: int) -> Record:
-    """`record` with an input in place of the Python number that is an operand of `step`."""
-    number = record.entries[step].args[position]
-    assert isinstance(number, Literal)
-    node = input_node(Spec((), number.array.dtype, number.device), record.entries[step].source)
+    """`record` with an input in place of the number or array of Python's that is an operand of `step`."""
+    constant = record.entries[step].args[position]
+    assert isinstance(constant, Literal)
+    array = constant.array
+    node = input_node(Spec(array.shape, array.dtype, constant.device), record.entries[step].source)
     new = record.begun(step)
     new.statics, new.bindings = dict(record.statics), record.bindings
-    new.externals.append(External(node, converts=type(number.raw)))
+    new.externals.append(External(node, converts=array.dtype if array.ndim else type(constant.raw)))
     changed, *others = record.entries[step:]
     args = list(changed.args)
     args[position] = external_ref(len(record.externals))
@@ -117,7 +118,7 @@ class SizedRecord:
         self._lock = forking.lock()
 
     def with_input(self, step: int, position: int) -> SizedRecord:
-        """The same with an input in place of the Python number that is an operand of `step`."""
+        """The same with an input in place of a constant: see there."""
         return SizedRecord(with_input(self._record, step, position), self._sizes, self._ranks)
 
     def values(self, leaves: Sequence[Any]) -> Values | None:

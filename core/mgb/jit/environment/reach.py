@@ -8,6 +8,7 @@ from abc import ABC
 from collections.abc import Iterable, Iterator
 from types import (
     BuiltinFunctionType,
+    FrameType,
     FunctionType,
     GenericAlias,
     GetSetDescriptorType,
@@ -132,6 +133,7 @@ _PARTS: dict[Any, Any] = {
     MethodType: lambda method: (method.__self__, method.__func__),
     BuiltinFunctionType: lambda method: (method.__self__,),
     MethodWrapperType: lambda method: (method.__self__,),
+    FrameType: lambda frame: (),  # one that a GradManager was opened in, which calls nothing of it
     Rule: lambda rule: (rule.rule, rule.infer),  # what it found beside is of libraries
     functools.partial: lambda made: (made.func, *made.args, *made.keywords.values()),
     functools._lru_cache_wrapper: lambda cached: (cached.__wrapped__,),
