@@ -13,7 +13,7 @@ from ..device import is_gpu
 from ..errors import ConversionError, ShapeError
 from ..ops.activations import logsigmoid
 from ..ops.declare import normalize_axis
-from ..ops.elementwise import abs, square
+from ..ops.elementwise import abs, square, squared_magnitude
 from ..ops.index import indexing_one_hot, labels
 from ..ops.layout import reshape
 from ..ops.methods import average
@@ -123,8 +123,9 @@ def smooth_l1_loss(pred: Tensor, label: Tensor, beta: float = 1.0) -> Tensor:
     >>> F.smooth_l1_loss(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
     Tensor(1.75, device=xpux:0)
     """
-    d = abs(pred - label)
-    return where(lt(d, beta), d * d * (0.5 / beta), d - 0.5 * beta)
+    rest = pred - label
+    d = abs(rest)  # which has a corner at 0, as its square has not
+    return where(lt(d, beta), squared_magnitude(rest) * (0.5 / beta), d - 0.5 * beta)
 
 
 @_reducing
@@ -136,8 +137,9 @@ def huber_loss(pred: Tensor, label: Tensor, delta: float = 1.0) -> Tensor:
     >>> F.huber_loss(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
     Tensor(1.75, device=xpux:0)
     """
-    d = abs(pred - label)
-    return where(lt(d, delta), d * d * 0.5, (d - 0.5 * delta) * delta)
+    rest = pred - label
+    d = abs(rest)  # which has a corner at 0, as its square has not
+    return where(lt(d, delta), squared_magnitude(rest) * 0.5, (d - 0.5 * delta) * delta)
 
 
 @_reducing

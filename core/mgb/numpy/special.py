@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..apply import tensors
+from ..autodiff import Function
 from ..ops.elementwise import abs
 from ..ops.primitives import cast, lt, sqrt, where
 from ..ops.transcendental import exp
@@ -24,27 +25,57 @@ def i0(x: Any) -> Tensor:
     """The modified Bessel function of the first kind and order 0, by two Chebyshev series."""
     (x,) = tensors("i0", (x,))
     dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float32
-    a = abs(cast(x, dtype=dtypes.float64))
-    near, far = _coefficients()
-    is_near = lt(a, _FAR)
-    large = where(is_near, _FAR, a)
-    scaled = where(is_near, _series(near, where(is_near, a, _FAR) * (2 / _FAR) - 1),
-                   _series(far, (2 * _FAR) / large - 1) / sqrt(large))  # fmt: skip
-    return cast(exp(a) * scaled, dtype=dtype)
+    return cast(_bessel(0, cast(x, dtype=dtypes.float64)), dtype=dtype)
 
 
-@lru_cache(maxsize=1)
-def _coefficients() -> tuple[list[float], list[float]]:
-    """Of ``exp(-x) i0(x)`` up to `_FAR`, and of that times the root of x beyond, over its inverse."""
-    from scipy.special import i0e
+def _bessel(order: int, x: Tensor) -> Tensor:
+    out: Tensor = _Bessel(order)(x)
+    return out
+
+
+class _Bessel(Function):
+    """The one of an order: its derivative is the mean of its neighbours, of which -1 is 1."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (self.x,) = inputs
+        a = abs(self.x)
+        near, far = _coefficients(self.order)
+        is_near = lt(a, _FAR)
+        large = where(is_near, _FAR, a)
+        inner = where(is_near, a, _FAR)
+        scaled = where(is_near, _series(near, inner * (2 / _FAR) - 1),
+                       _series(far, (2 * _FAR) / large - 1) / sqrt(large))  # fmt: skip
+        for _ in range(self.order):
+            scaled = scaled * where(is_near, self.x, where(lt(self.x, 0), -1, 1))
+        return exp(a) * scaled
+
+    def backward(self, *output_grads: Tensor) -> Tensor:
+        (dy,) = output_grads
+        out: Tensor = dy * 0.5 * (_bessel(self.order - 1 if self.order else 1, self.x) + _bessel(self.order + 1, self.x))
+        return out
+
+
+@lru_cache(maxsize=8)
+def _coefficients(order: int) -> tuple[list[float], list[float]]:
+    """Of ``exp(-x) i(x) / x**order`` up to `_FAR`, and of ``exp(-x) i(x) sqrt(x)`` beyond, in ``1 / x``."""
+    from scipy.special import i0e, ive
+
+    def scaled(x: Any) -> Any:
+        return ive(order, x) if order else i0e(x)
 
     def far(s: Any) -> Any:
         x = 2 * _FAR / (s + 1)
-        return i0e(x) * np.sqrt(x)
+        return scaled(x) * np.sqrt(x)
+
+    def near(s: Any) -> Any:
+        x = _FAR / 2 * (s + 1)
+        return scaled(x) / x**order
 
     interpolate = np.polynomial.chebyshev.chebinterpolate
-    near = interpolate(lambda s: i0e(_FAR / 2 * (s + 1)), 30)
-    return near.tolist(), interpolate(far, 24).tolist()
+    return interpolate(near, 30).tolist(), interpolate(far, 24).tolist()
 
 
 def _series(coefficients: list[float], x: Tensor) -> Tensor:

@@ -10,8 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..functional import math
 from ..ops import methods
-from ..ops.elementwise import abs as magnitude
-from ..ops.elementwise import isnan
+from ..ops.elementwise import isnan, squared_magnitude
 from ..ops.methods import Axis
 from ..ops.primitives import cast, eq, sqrt, where
 from ..tensor import Tensor
@@ -121,9 +120,9 @@ def nanvar(
 ) -> Tensor:
     """The mean squared distance from the mean of what is not NaN; NaN where no more than `ddof` are not."""
     a, holes, count, mean = _moments(a, axis, dtype)
-    distance = magnitude(where(holes, 0, a - mean))
+    distance = where(holes, 0, a - mean)
     degrees = count - ddof
-    out = math.sum(distance * distance, axis, keepdims=True) / where(degrees > 0, degrees, np.nan)
+    out = math.sum(squared_magnitude(distance), axis, keepdims=True) / where(degrees > 0, degrees, np.nan)
     return _fitted(out, a, axis, keepdims)
 
 

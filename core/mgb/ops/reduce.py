@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..apply import apply
 from ..ir import Kind, Op, Reduction, Spec
 from ..tensor import Tensor
-from .declare import INTEGER, SAME, TOTAL, Typing, declare, op_of
-from .layout import broadcast_to
+from .creation import full
+from .declare import INTEGER, OPS, SAME, TOTAL, Typing, declare, op_of
+from .layout import broadcast_to, concat, cut_along, reverse
 from .primitives import add, cast, eq, maximum, minimum, mul, where
 
 Axes = tuple[int, ...]
@@ -102,7 +104,7 @@ reduce_sum  = _reduction("reduce_sum",  _sum,  TOTAL, lambda g, _y, _x, axis: (_
                          Reduction(op_of(add), lambda _dtype: 0, _wider),
                          "The sum along `axis`, in the order that suits, and of nothing 0. Integers wrap. "
                          "A sum that is 0 may have either sign.")
-reduce_prod = _reduction("reduce_prod", _prod, TOTAL, lambda g, y, x, axis: (_prod_grad(g, y, x, axis),),
+reduce_prod = _reduction("reduce_prod", _prod, TOTAL, lambda g, _y, x, axis: (_prod_grad(g, x, axis),),
                          Reduction(op_of(mul), lambda _dtype: 1, _wider),
                          "The product along `axis`, in the order that suits, and of nothing 1. Integers "
                          "wrap.")
@@ -180,11 +182,26 @@ def _shared(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
     return where(chosen, cast(g / maximum(count, 1), dtype=g.dtype), 0)
 
 
-def _prod_grad(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
-    """``g * y / x`` without the division where one factor is 0: there, the product of the others."""
-    is_zero = eq(x, 0)
-    zeros = reduce_sum(cast(is_zero, dtype=dtypes.int32), axis=axis)
-    others = reduce_prod(where(is_zero, 1, x), axis=axis)
-    return g * where(
-        is_zero, where(eq(zeros, 1), others, 0), where(eq(zeros, 0), y / where(is_zero, 1, x), 0)
-    )
+def _prod_grad(g: Tensor, x: Tensor, axis: Axes) -> Tensor:
+    """`g` times the product of the others: no division, so that its derivatives are right next to zeros.
+
+    The others along several axes are those along the last one and, of the products along it, the others.
+    """
+    wide = cast(x, dtype=dtypes.float32) if x.dtype in dtypes.HALVES else x
+    others = None
+    for i in reversed(axis):
+        part = _others(wide, i)
+        others, wide = part if others is None else others * part, reduce_prod(wide, axis=(i,))
+    return g if others is None else g * cast(others, dtype=x.dtype)
+
+
+def _others(x: Tensor, axis: int) -> Tensor:
+    """For each element the product of all others along `axis`: of those before, times those after."""
+    return _before(x, axis) * reverse(_before(reverse(x, (axis,)), axis), (axis,))
+
+
+def _before(x: Tensor, axis: int) -> Tensor:
+    """The product of all elements before each along `axis`."""
+    one = full(reduced_shape(x.shape, (axis,)), 1, x.dtype, x.device)
+    products = apply(OPS["cumprod"], x, axis=axis)  # by its name: its row is made of this one's
+    return cut_along(concat(one, products, axis=axis), axis, 0, x.shape[axis])

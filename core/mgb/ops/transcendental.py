@@ -15,7 +15,7 @@ from . import exponential as lower
 from . import special
 from .declare import ANALYTIC, FLOATING, PRECISE, SMOOTH, composite
 from .eager import erf as eager_erf
-from .primitives import eq, le, logical_and, lt, neg, real, where
+from .primitives import eq, le, logical_and, logical_not, lt, neg, real, where
 
 TWO_OVER_SQRT_PI = 1.1283791670955126
 
@@ -59,9 +59,10 @@ def atan2_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pow_grad(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """``y * x**(y - 1)``, 0 for ``y == 0``, and ``z * log(x)``, 0 where the power is a flat 0."""
+    """``y * x**(y - 1)``, 0 for ``x**0``, and ``z * log(x)``, 0 where the power is a flat 0."""
     flat = logical_and(eq(x, 0), le(0, real(y) if y.dtype in dtypes.COMPLEX else y))
-    level = eq(y, 0)
-    # What is not chosen has slopes, too, and these are finite.
-    by_base = where(level, 0, g * y * pow(x, where(level, 1, y) - 1))
+    # Next to 0 ``y / x`` is no number, elsewhere its slope in `y` counts; what is not chosen has finite slopes.
+    tiny = eq(x, 0) if x.dtype in dtypes.COMPLEX else logical_not(lt(0, x * x))
+    level = logical_and(eq(y, 0), tiny)
+    by_base = where(level, 0, g * y * pow(where(level, 1, x), y - 1))
     return by_base, where(flat, 0, g * z * log(where(flat, 1, x)))
