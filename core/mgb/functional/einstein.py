@@ -115,19 +115,29 @@ def _product(a: Tensor, term_a: str, b: Tensor, term_b: str, later: set[str]) ->
     """One matrix product: shared letters that live on are its batch, those that do not are summed."""
     a, term_a = _summed(a, term_a, later | set(term_b))
     b, term_b = _summed(b, term_b, later | set(term_a))
+    alone = _stretched(a, term_a, b, term_b) - later
+    a, term_a = _summed(a, term_a, set(term_a) - alone)
+    b, term_b = _summed(b, term_b, set(term_b) - alone)
     shared = [c for c in term_a if c in term_b]
     batch = [c for c in shared if c in later]
     summed = [c for c in shared if c not in later]
     rows = [c for c in term_a if c not in shared]
     columns = [c for c in term_b if c not in shared]
-    length = {**dict(zip(term_b, b.shape)), **{c: d for c, d in zip(term_a, a.shape) if d != 1}}
+    length = {**dict(zip(term_a, a.shape)), **dict(zip(term_b, b.shape))}
     left = _arranged(a, term_a, (batch, rows, summed))
     right = _arranged(b, term_b, (batch, summed, columns))
-    if summed and left.shape[-1] != right.shape[-2]:
-        raise ShapeError(f"einsum: the lengths of {summed} differ: {a.shape} and {b.shape}")
     out = contract.matmul(left, right)
     shape = (*out.shape[: len(batch)], *(length[c] for c in rows), *(length[c] for c in columns))
     return reshape(out, shape=shape), "".join((*batch, *rows, *columns))
+
+
+def _stretched(a: Tensor, term_a: str, b: Tensor, term_b: str) -> set[str]:
+    """Shared letters whose axis has length 1 in one operand alone: it counts for each place of the other."""
+    lengths = dict(zip(term_b, b.shape))
+    differing = {c: (d, lengths[c]) for c, d in zip(term_a, a.shape) if c in lengths and d != lengths[c]}
+    if wrong := [c for c, pair in differing.items() if 1 not in pair]:
+        raise ShapeError(f"einsum: the lengths of {wrong} differ: {a.shape} and {b.shape}")
+    return set(differing)
 
 
 def _arranged(x: Tensor, term: str, groups: tuple[list[str], list[str], list[str]]) -> Tensor:
