@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mgb.ops.primitives import cast, sqrt
 from mgb.ops.reduce import extent, reduce_max, reduce_min, reduce_prod, reduce_sum
 from mgb.ops.transcendental import exp, log
 
-from .cases import DTYPES, check, of, samples
+from .cases import DTYPES, FLOATS, check, of, samples
 from .drive import Driver
 
 CASES = {
@@ -71,6 +72,10 @@ def statistics(x: Any, axis: tuple[int, ...]) -> list[Any]:
     return [x * 2, centre, (x - centre) * 0.5, reduce_sum((x - centre) * (x - centre), axis=axis)]
 
 
+#: Lengths around those at which libraries of kernels and tilings take another way.
+LENGTHS = (4095, 4096, 4097, 65535, 65536, 65537)
+FOLDS = {"sum": reduce_sum, "prod": reduce_prod, "max": reduce_max, "min": reduce_min}
+
 GROUPS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (mean, softmax, log_softmax, normalise, statistics)
 }
@@ -95,7 +100,7 @@ UPDATES: dict[str, Callable[..., Any]] = {f.__name__: f for f in (momentum, cros
 
 
 def folds(x: Any, axis: tuple[int, ...]) -> list[Any]:
-    return [f(x, axis=axis) for f in (reduce_sum, reduce_prod, reduce_max, reduce_min)]
+    return [f(x, axis=axis) for f in FOLDS.values()]
 
 
 def _takes(op: Op, dtype: str) -> bool:
@@ -132,6 +137,43 @@ class TestReductions:
         x = small("float32", (3, 1000))
         x[1, place] = float(special)
         check(driver, of(lambda x: folds(x, (1,)), x), [x])
+
+    @pytest.mark.parametrize("fold", FOLDS)
+    @pytest.mark.parametrize("length", LENGTHS)
+    def test_special_values_propagate_at_any_place_of_long_axes(
+        self, driver: Driver, fold: str, length: int
+    ) -> None:
+        """A fold alone in its kernel, and one of a computed value."""
+        if not driver.backend.traits.ieee:
+            pytest.skip("traits.ieee is False")
+        word = FOLDS[fold]
+        for dtype in FLOATS:
+            x = np.ones((length,), dtypes.as_dtype(dtype))
+            graphs = [of(lambda x: word(x, axis=(0,)), x), of(lambda x: word(x * 1.5, axis=(0,)), x)]
+            for special, place in product(("nan", "inf", "-inf"), (0, length // 2, length - 1)):
+                given = x.copy()
+                given[place] = float(special)
+                for graph in graphs:
+                    check(driver, graph, [given])
+
+    @pytest.mark.parametrize("shape", [(3, 4097), (4097, 3)])
+    def test_nan_propagates_along_each_axis_of_large_arrays(self, driver: Driver, shape: Any) -> None:
+        if not driver.backend.traits.ieee:
+            pytest.skip("traits.ieee is False")
+        axis = int(np.argmax(shape))
+        for fold in FOLDS.values():
+            x = small("float32", shape)
+            x[tuple(d // 2 for d in shape)] = np.nan
+            check(driver, of(lambda x, fold=fold: fold(x, axis=(axis,)), x), [x])
+
+    @pytest.mark.parametrize("length", [7, *LENGTHS])
+    def test_extremes_of_negative_zeros_are_negative_zero(self, driver: Driver, length: int) -> None:
+        if not driver.backend.traits.ieee:
+            pytest.skip("traits.ieee is False")
+        for dtype in FLOATS:
+            x = np.full((length,), -0.0, dtypes.as_dtype(dtype))
+            for fold in (reduce_max, reduce_min):
+                check(driver, of(lambda x, fold=fold: fold(x, axis=(0,)), x), [x], signed_zero=True)
 
     @pytest.mark.parametrize("group", GROUPS)
     @pytest.mark.parametrize("name", ["row", "column", "all", "ends", "length 1", "length 1000", "large"])

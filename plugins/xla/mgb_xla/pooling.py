@@ -50,7 +50,14 @@ def _frame(node: Node, x: Value, fill: Any) -> Value:
 
 
 def _max_pool2d(node: Node, x: Value) -> Value:
-    return _folded(node, x, number(_lowest(x.dtype), x.dtype), lax.max, node.params["padding"])
+    """Of windows that do not overlap XLA makes folds, which may drop NaN: see `arrays`."""
+    padding = node.params["padding"]
+    value = _folded(node, x, number(_lowest(x.dtype), x.dtype), lax.max, padding)
+    pairs = zip(node.params["kernel"], node.params["stride"], strict=True)
+    if not is_float(x) or all(stride < kernel for kernel, stride in pairs):
+        return value
+    wrong = _folded(node, lax.ne(x, x), number(False, np.bool_), lax.bitwise_or, padding)
+    return lax.select(wrong, like(value, np.nan), value)
 
 
 def _ordered(x: Value) -> Value:

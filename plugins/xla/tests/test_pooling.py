@@ -121,3 +121,16 @@ def test_program_does_not_grow_with_the_window(name: str) -> None:
         texts += [kernel.source for kernel in compiled.kernels]
     small, large = (text.count(" = ") for text in texts)  # instructions
     assert small == large
+
+
+@pytest.mark.parametrize("window", [(2, 2), (3, 2), (2, 3), (8, 8)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_maximum_of_a_window_keeps_nan_in_large_images(window: tuple[int, int], dtype: str) -> None:
+    size, stride = window
+    x = np.ones((1, 2, 96, 96), dtype)
+    x[0, 1, 50, 51] = np.nan
+    found = program(
+        lambda x: max_pool2d(x, kernel=(size, size), stride=(stride, stride), padding=(0, 0)), x
+    ).run(x)[0]
+    seen = np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))[:, :, ::stride, ::stride]
+    np.testing.assert_array_equal(found, seen.max((-2, -1)))
