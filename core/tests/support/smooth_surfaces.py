@@ -1,7 +1,7 @@
 """Functions of several numbers, each beside the same one in the digits of mpmath, as `smooth_functions` has.
 
-Both are given a vector, ours as a Tensor and theirs as a list, and give one number or a list of them. The points
-are where formulas divide by what may be 0, where the extreme is a tie, and where exponentials vanish.
+Both are given a vector, ours as a Tensor and theirs as a list, and give one number or a list of them. The
+points are where formulas divide by what may be 0, where the extreme is a tie, and where exponentials vanish.
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ def _binary() -> dict[str, Surface]:
                        ((0.3, -1.2, 0.2), (0.0, 0.0, 0.5))),
         "prelu": Surface(lambda x: F.prelu(x[:1], x[1:]), lambda x: x[0] if x[0] > 0 else x[0] * x[1],
                          ((-0.3, 0.2), (0.4, 0.2), (-2.0, 0.0))),
-        "copysign": Surface(_two(F.copysign), lambda x: abs(x[0]) * mp.sign(x[1]), ((0.3, -1.2), (-2.0, 1.0))),
+        "copysign": Surface(
+            _two(F.copysign), lambda x: abs(x[0]) * mp.sign(x[1]), ((0.3, -1.2), (-2.0, 1.0))
+        ),
         "fmod": Surface(_two(np.fmod), lambda x: x[0] - x[1] * int(x[0] / x[1]), ((3.3, 1.2), (-2.0, 0.7))),
         "huber_loss of both": Surface(
             lambda x: F.loss.huber_loss(x[:2], x[2:], reduction="none"),
