@@ -33,7 +33,7 @@ def as_shape(shape: Any, name: str = "a shape") -> tuple[int, ...]:
     if isinstance(shape, (tuple, list)):
         for d in shape:
             if type(d) is not int:
-                return tuple(whole(d, f"{name}, {shape!r}: each") for d in shape)
+                return tuple(whole(d, f"{name}, each") for d in shape)
         return tuple(shape)
     return (whole(shape, name),)
 
