@@ -29,7 +29,7 @@ from .ops.primitives import cast, iota, logical_and, lt, mulhi, shr, sqrt, where
 from .ops.random_bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
 from .ops.transcendental import exp, log
-from .sizes import broadcast, whole
+from .sizes import amount, broadcast
 from .tensor import Tensor, run_in
 
 __all__ = [
@@ -268,7 +268,10 @@ class RNG:
         """The integers below `n` in random order, as `dtype`; or a Tensor, its first axis in such order."""
         if isinstance(n, Tensor):
             return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
-        order, wanted = argsort(self._draw(philox_pair, (whole(n),), 2)), dtypes.as_dtype(dtype)
+        order, wanted = (
+            argsort(self._draw(philox_pair, (amount(n, "permutation: n"),), 2)),
+            dtypes.as_dtype(dtype),
+        )
         return order if wanted == order.dtype else cast(order, dtype=wanted)
 
     def shuffle(self, inp: Tensor) -> None:
@@ -289,7 +292,10 @@ def _common(first: Tensor, second: Tensor) -> tuple[int, ...]:
 
 
 def _shape(size: Size) -> tuple[int, ...]:
-    return () if size is None else as_shape(size)
+    if size is None:
+        return ()
+    shape = as_shape(size, "random: size")
+    return tuple(amount(d, "random: size, each") for d in shape)
 
 
 def states() -> Iterator[Tensor]:

@@ -11,6 +11,7 @@ from ..errors import ShapeError
 from ..ops import contract
 from ..ops.layout import reshape
 from ..precision import LOW
+from ..sizes import whole
 from ..tensor import Tensor
 from .options import check_conv_modes
 
@@ -108,7 +109,7 @@ def _window(stride: Pair, padding: Pair, dilation: Pair, groups: int) -> dict[st
         "stride": pair("stride", stride),
         "padding": pair("padding", padding),
         "dilation": pair("dilation", dilation),
-        "groups": int(groups),
+        "groups": whole(groups, "conv2d: groups"),
     }
 
 

@@ -14,6 +14,7 @@ from ..ops.creation import as_shape
 from ..ops.index import index_get
 from ..ops.layout import reshape, transpose
 from ..ops.primitives import cast
+from ..sizes import whole
 from ..tensor import Tensor
 
 __all__ = ["interpolate", "pixel_shuffle"]
@@ -99,7 +100,7 @@ def _whole(size: int | Sequence[int]) -> tuple[int, ...]:
     lengths = size.numpy() if isinstance(size, Tensor) else np.asarray(size)
     if lengths.dtype.kind not in "iu" or lengths.ndim > 1:
         raise ShapeError(f"interpolate: size is an integer, or one for each axis, got {size!r}")
-    return as_shape(size)
+    return as_shape(size, "interpolate: size")
 
 
 def _along(x: Tensor, axis: int, count: int, mode: str, corners: bool) -> Tensor:
@@ -156,7 +157,7 @@ def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     >>> F.pixel_shuffle(F.ones((1, 4, 2, 2)), 2).shape
     (1, 1, 4, 4)
     """
-    r = int(upscale_factor)
+    r = whole(upscale_factor, "pixel_shuffle: upscale_factor")
     if inp.ndim < 3 or r < 1 or inp.shape[-3] % (r * r):
         raise ShapeError(f"pixel_shuffle: {inp.shape} has no multiple of {r} * {r} channels")
     *rest, channels, height, width = inp.shape

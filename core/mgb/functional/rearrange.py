@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from ..ops.declare import normalize_axis
 from ..ops.index import index_get
 from ..ops.layout import broadcast_to, concat, cut_along, reshape, reverse, unslice
 from ..ops.methods import flatten
+from ..sizes import amount, whole
 from ..tensor import Tensor
 from .options import choice
 
@@ -46,7 +46,7 @@ def repeat(inp: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
         rows = np.repeat(np.arange(inp.shape[place]), np.asarray(repeats))
         made = Tensor if isinstance(repeats, Tensor) else literal
         return index_get(inp, made(rows, dtypes.int32, inp.device), axes=(place,), place=place)
-    repeats = operator.index(repeats)
+    repeats = amount(repeats, "repeat: repeats")
     head, tail = inp.shape[: place + 1], inp.shape[place + 1 :]
     spread = broadcast_to(reshape(inp, shape=(*head, 1, *tail)), shape=(*head, repeats, *tail))
     return reshape(spread, shape=(*head[:-1], head[-1] * repeats, *tail))
@@ -62,7 +62,7 @@ def tile(inp: Tensor, reps: Shape) -> Tensor:
             [ 5, -7,  5, -7],
             [ 5, -7,  5, -7]], dtype=int32, device=xpux:0)
     """
-    times = as_shape(reps)
+    times = as_shape(reps, "tile: reps")
     ndim = max(inp.ndim, len(times))
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - inp.ndim) + inp.shape
@@ -102,7 +102,7 @@ def roll(inp: Tensor, shift: Shape, axis: Shape | None = None) -> Tensor:
     """
     if axis is None:
         return reshape(roll(flatten(inp), shift, 0), shape=inp.shape)
-    shifts, axes = as_shape(shift), as_shape(axis)
+    shifts, axes = as_shape(shift, "roll: shift"), as_shape(axis, "roll: axis")
     if len(shifts) == 1:
         shifts = shifts * len(axes)
     if len(shifts) != len(axes):
@@ -149,7 +149,7 @@ def pad(
     Tensor([0., 1., 2.], device=xpux:0)
     """
     mode = choice("pad", mode, ("constant", "edge", "replicate", "reflect", "symmetric", "circular", "wrap"))
-    widths = [(int(a), int(b)) for a, b in pad_width]
+    widths = [(whole(a, "pad: pad_width"), whole(b, "pad: pad_width")) for a, b in pad_width]
     if len(widths) != src.ndim:
         raise ShapeError(f"pad: {len(widths)} pairs for the {src.ndim} axes of {src.shape}")
     src, widths = _cropped(src, widths)

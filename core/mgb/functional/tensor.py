@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
@@ -101,7 +100,7 @@ def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
         shape = [d if wanted is None else wanted for d, wanted in zip(own, shape)]
         if any(d is None for d in shape):
             raise ShapeError(f"broadcast_to: None keeps a length, and {inp.shape} has no axis there")
-    return layout.broadcast_to(inp, shape=as_shape(shape))
+    return layout.broadcast_to(inp, shape=as_shape(shape, "broadcast_to: shape"))
 
 
 def expand_dims(inp: Tensor, axis: Shape) -> Tensor:
@@ -164,7 +163,7 @@ def dimshuffle(inp: Tensor, pattern: Sequence[Any]) -> Tensor:
     (3, 1, 2)
     """
     kept = [p for p in pattern if p != "x"]
-    order = [_axis("dimshuffle", int(a), inp.ndim) for a in kept]
+    order = [_axis("dimshuffle", whole(a, "dimshuffle: each axis"), inp.ndim) for a in kept]
     dropped = [i for i in range(inp.ndim) if i not in order]
     if len(set(order)) != len(order) or any(inp.shape[i] != 1 for i in dropped):
         raise ShapeError(f"dimshuffle: the pattern {tuple(pattern)} does not fit {inp.shape}")
@@ -208,8 +207,8 @@ def moveaxis(inp: Tensor, source: Shape, destination: Shape) -> Tensor:
     >>> F.moveaxis(F.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    moved = [_axis("moveaxis", a, inp.ndim) for a in as_shape(source)]
-    places = [_axis("moveaxis", a, inp.ndim) for a in as_shape(destination)]
+    moved = [_axis("moveaxis", a, inp.ndim) for a in as_shape(source, "moveaxis: source")]
+    places = [_axis("moveaxis", a, inp.ndim) for a in as_shape(destination, "moveaxis: destination")]
     if len(moved) != len(places) or len(set(moved)) != len(moved) or len(set(places)) != len(places):
         raise ShapeError(f"moveaxis: cannot move axes {source} to {destination}")
     at = dict(zip(places, moved))
@@ -291,13 +290,16 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
     place = _axis("split", axis, inp.ndim)
     length = inp.shape[place]
     if is_single(nsplits_or_sections):
-        parts = operator.index(nsplits_or_sections)
+        parts = whole(nsplits_or_sections, "split: nsplits_or_sections")
         if not 1 <= parts <= length:
             raise ShapeError(f"split: axis {place} of {inp.shape} has no {parts} parts")
         each, longer = divmod(length, parts)
         cuts = [i * each + (i if i < longer else longer) for i in range(1, parts)]
     else:
-        cuts = [indices(slice(whole(c)), length)[1] for c in nsplits_or_sections]
+        cuts = [
+            indices(slice(whole(c, "split: nsplits_or_sections, each")), length)[1]
+            for c in nsplits_or_sections
+        ]
     return [cut_along(inp, place, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, length])]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..errors import ShapeError
 from ..ops import pooling
-from ..ops.creation import zeros
+from ..ops.creation import as_shape, zeros
 from ..ops.index import gather_, scatter_
 from ..ops.layout import reshape
 from ..tensor import Tensor
@@ -105,7 +105,7 @@ def max_unpool2d(
     if inp.ndim != 4 or inp.shape != indices.shape:
         raise ShapeError(f"max_unpool2d: values of shape {inp.shape} for indices of {indices.shape}")
     usual = [(n - 1) * s - 2 * p + k for n, k, s, p in zip(inp.shape[2:], kernel, step, frame, strict=True)]
-    size = usual if output_size is None else [int(n) for n in output_size][-2:]
+    size = usual if output_size is None else as_shape(output_size, "max_unpool2d: output_size")[-2:]
     if any(abs(n - u) >= s for n, u, s in zip(size, usual, step, strict=True)):
         raise ShapeError(f"max_unpool2d: {inp.shape[2:]} windows are not those of images of {tuple(size)}")
     empty = zeros((*inp.shape[:2], size[0] * size[1]), dtype=inp.dtype, device=str(inp.device))
@@ -128,6 +128,6 @@ def max_unpool1d(
     [[[0.0, 3.0, 7.0, 0.0]]]
     """
     step = kernel_size if stride is None else stride
-    size = None if output_size is None else (1, int(list(output_size)[-1]))
+    size = None if output_size is None else (1, as_shape(output_size, "max_unpool1d: output_size")[-1])
     values, places = (_image("max_unpool1d", x) for x in (inp, indices))
     return _row(max_unpool2d(values, places, (1, kernel_size), (1, step), (0, padding), size))

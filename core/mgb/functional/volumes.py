@@ -9,6 +9,7 @@ from ..errors import ShapeError
 from ..ops import contract
 from ..ops.layout import concat, cut_along, reshape, slice_, transpose, unslice
 from ..ops.primitives import cast
+from ..sizes import whole
 from ..tensor import Tensor
 from .convolution import _with_bias, along_axes, ungrouped
 from .options import check_conv_modes
@@ -112,16 +113,17 @@ def conv3d(
         "conv3d", (depth, height), window_kernel, steps[:2], frame[:2], spread[:2]
     )
     if frame[0]:
-        whole = (n, c, depth + 2 * frame[0], height, width)
+        framed = (n, c, depth + 2 * frame[0], height, width)
         inside = ((0, n, 1), (0, c, 1), (frame[0], frame[0] + depth, 1), (0, height, 1), (0, width, 1))
-        inp = unslice(inp, shape=whole, window=inside)
+        inp = unslice(inp, shape=framed, window=inside)
     layers = []
     for tap in range(taps):
         rows = _tap(tap, steps[0], spread[0], count)
         layer = slice_(inp, window=((0, n, 1), (0, c, 1), rows, (0, height, 1), (0, width, 1)))
         layers.append(reshape(_by_layer(layer), shape=(n * count, c, 1, height, width)))
     images = reshape(concat(*layers, axis=2), shape=(n * count, c * taps, height, width))
-    window = {"stride": steps[1:], "padding": frame[1:], "dilation": spread[1:], "groups": int(groups)}
+    groups = whole(groups, "conv3d: groups")
+    window = {"stride": steps[1:], "padding": frame[1:], "dilation": spread[1:], "groups": groups}
     out = contract.conv2d(images, _flat(kernel), **window)
     out = transpose(reshape(out, shape=(n, count, *out.shape[1:])), axes=(0, 2, 1, 3, 4))
     return _with_bias(out, bias)
@@ -159,11 +161,12 @@ def conv_transpose3d(
     n, depth = inp.shape[0], inp.shape[2]
     lengths = zip(inp.shape[2:], kernel.shape[2:], steps, spread, extra, strict=True)
     framed = [(length - 1) * s + d * (k - 1) + e + 1 for length, k, s, d, e in lengths]
-    size = [whole - 2 * p for whole, p in zip(framed, frame, strict=True)]
+    size = [length - 2 * p for length, p in zip(framed, frame, strict=True)]
     if min(size) < 1:
         raise ShapeError(f"conv_transpose3d: padding {frame} leaves nothing of volumes of {tuple(framed)}")
-    outputs, taps = kernel.shape[1] * int(groups), kernel.shape[2]
-    window = {"stride": steps[1:], "padding": frame[1:], "dilation": spread[1:], "groups": int(groups)}
+    groups = whole(groups, "conv_transpose3d: groups")
+    outputs, taps = kernel.shape[1] * groups, kernel.shape[2]
+    window = {"stride": steps[1:], "padding": frame[1:], "dilation": spread[1:], "groups": groups}
     parts = contract.conv2d_grad_input(_by_layer(inp), _flat(kernel), size=tuple(size[1:]), **window)
     parts = transpose(reshape(parts, shape=(n, depth, outputs, taps, *size[1:])), axes=(0, 2, 3, 1, 4, 5))
     shape, out = (n, outputs, framed[0], *size[1:]), None

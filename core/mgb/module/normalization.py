@@ -207,7 +207,7 @@ class LayerNorm(_Normalization):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        self.normalized_shape = as_shape(normalized_shape)
+        self.normalized_shape = as_shape(normalized_shape, f"{type(self).__name__}: normalized_shape")
         self.eps, self.affine = eps, affine
         self._make_affine(self.normalized_shape, affine)
 
@@ -250,7 +250,7 @@ class RMSNorm(_Normalization):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        self.normalized_shape = as_shape(normalized_shape)
+        self.normalized_shape = as_shape(normalized_shape, f"{type(self).__name__}: normalized_shape")
         self.eps, self.affine = eps, affine
         self._make_affine(self.normalized_shape, affine, bias=False)
 

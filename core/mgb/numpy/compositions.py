@@ -28,6 +28,7 @@ from ..ops.operators import product
 from ..ops.primitives import cast, eq, le, lt, maximum, minimum, round, sub, where
 from ..ops.reduce import reduce_sum
 from ..ops.sort import cumprod_, cumsum_
+from ..sizes import amount
 from ..tensor import Tensor
 
 
@@ -409,7 +410,7 @@ def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     values = x.numpy()
     if values.size and values.min() < 0:
         raise ShapeError(f"bincount: {values.min()} is negative")
-    length = max(int(minlength), int(values.max()) + 1 if values.size else 0)
+    length = max(amount(minlength, "bincount: minlength"), int(values.max()) + 1 if values.size else 0)
     share = tensor.ones(x.shape, dtypes.int32, x.device) if weights is None else as_tensor(weights)
     nothing = tensor.zeros((length,), share.dtype, x.device)
     return tensor.scatter_add(nothing, 0, x, share) if length else nothing

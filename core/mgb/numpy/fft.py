@@ -19,7 +19,7 @@ from ..ops.creation import along
 from ..ops.declare import normalize_axis
 from ..ops.layout import cut_along, unslice
 from ..ops.primitives import le, where
-from ..sizes import whole
+from ..sizes import amount, whole
 from ..tensor import Tensor
 
 __all__ = [
@@ -60,7 +60,8 @@ def _places(name: str, x: Tensor, s: Lengths, axes: Axes) -> tuple[list[int], li
     lengths = [-1] * len(places) if s is None else list(s)
     if len(lengths) != len(places):
         raise ShapeError(f"{name}: s has {len(lengths)} lengths for {len(places)} axes")
-    return places, [x.shape[p] if n == -1 else whole(n) for n, p in zip(lengths, places, strict=True)]
+    wanted = [whole(n, f"{name}: n") for n in lengths]
+    return places, [x.shape[p] if n == -1 else n for n, p in zip(wanted, places, strict=True)]
 
 
 def _complex(name: str, a: Any, s: Lengths, axes: Axes, norm: str | None, inverse: bool) -> Tensor:
@@ -187,13 +188,13 @@ irfft2 = _several("irfft2", _to_real, (-2, -1), "The inverse of `rfft2`.")
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = "float32", device: str | None = None) -> Tensor:
     """The frequencies of the elements of `fft`, in cycles for each unit of `d`, the step of the samples."""
-    place = along((whole(n),), (0,), dtype, _device(device))
+    place = along((amount(n, "fftfreq: n"),), (0,), dtype, _device(device))
     return where(le((n + 1) // 2, place), place - n, place) / (n * d)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = "float32", device: str | None = None) -> Tensor:
     """The frequencies of the elements of `rfft`, as `fftfreq`."""
-    return along((ops.half(whole(n)),), (0,), dtype, _device(device)) / (n * d)
+    return along((ops.half(amount(n, "rfftfreq: n")),), (0,), dtype, _device(device)) / (n * d)
 
 
 def _device(device: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,18 +20,29 @@ from .primitives import cast, eq, iota
 Shape = int | Sequence[int]
 
 
-def as_shape(shape: Any) -> tuple[int, ...]:
-    """`shape`, given as an integer, a sequence or an integer Tensor, as a tuple."""
-    if isinstance(shape, (tuple, list)):
-        return tuple(map(whole, shape))
+def as_shape(shape: Any, name: str = "a shape") -> tuple[int, ...]:
+    """`shape`, given as an integer, a sequence or an integer Tensor, as a tuple.
+
+    Raises
+    ------
+    ConversionError
+        Something in it is no integer; the message begins with `name`, the function and its argument.
+    """
     if isinstance(shape, (Tensor, np.ndarray)) and shape.ndim:
-        return tuple(shape.tolist())
-    return (whole(shape) if type(shape) is Size else operator.index(shape),)
+        shape = shape.tolist()
+    if isinstance(shape, (tuple, list)):
+        for d in shape:
+            if type(d) is not int:
+                return tuple(whole(d, f"{name}, each") for d in shape)
+        return tuple(shape)
+    return (whole(shape, name),)
 
 
 def is_single(number: Any) -> bool:
     """Is it one number, and no sequence or array of them?"""
-    return not isinstance(number, Sequence) and not (isinstance(number, Tensor | np.ndarray) and number.ndim)
+    if isinstance(number, Tensor | np.ndarray):
+        return not number.ndim
+    return isinstance(number, str) or not isinstance(number, Sequence)
 
 
 def _device(device: str | None) -> str:
@@ -63,7 +73,7 @@ def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None)
         value = literal(value, dtype, _device(device))
     elif dtype is not None and value.dtype != dtypes.as_dtype(dtype):
         value = cast(value, dtype=dtypes.as_dtype(dtype))
-    return broadcast_to(value, shape=as_shape(shape))
+    return broadcast_to(value, shape=as_shape(shape, "full: shape"))
 
 
 def zeros(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
@@ -173,7 +183,7 @@ def _term(number: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _length(name: str, length: Any) -> int:
-    count: int = whole(length)
+    count: int = whole(length, "linspace: num")
     if count < 0:
         raise ShapeError(f"{name}: a length of {length} is negative")
     return count
@@ -239,7 +249,7 @@ def eye(
     Tensor([[1., 0.],
             [0., 1.]], device=xpux:0)
     """
-    given = as_shape(N) if M is None else (N, M)
+    given = as_shape(N, "eye: N") if M is None else (N, M)
     if len(given) not in (1, 2):
         raise ShapeError(f"eye: rows and columns are two numbers, got {given}")
     height, width = (_length("eye", n) for n in (given[0], given[-1]))

@@ -302,7 +302,7 @@ def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
     if axis is None:
         return tuple(range(ndim))
     given = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
-    if not all(isinstance(a, int | np.integer) for a in given):
+    if not all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in given):
         raise TypeError(f"{name}: axis {axis!r} is not an integer, a sequence of them, or None")
     axes = sorted(int(a) + ndim if a < 0 else int(a) for a in given)
     if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):

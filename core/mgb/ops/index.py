@@ -6,7 +6,6 @@ assignments through it the last one stays.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import ConversionError, ShapeError
 from ..ir import Kind, Op, Spec
-from ..sizes import count
+from ..sizes import amount, count
 from ..tensor import Tensor
 from .creation import along, zeros_like
 from .declare import broadcast_shapes, declare, normalize_axis
@@ -432,7 +431,10 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     if inp.dtype not in dtypes.INTEGERS:
         raise ConversionError(f"one_hot: labels are integers, got {inp.dtype}")
     classes = along(
-        (*(1 for _ in inp.shape), operator.index(num_classes)), (inp.ndim,), inp.dtype, inp.device
+        (*(1 for _ in inp.shape), amount(num_classes, "one_hot: num_classes")),
+        (inp.ndim,),
+        inp.dtype,
+        inp.device,
     )
     return cast(eq(reshape(inp, shape=(*inp.shape, 1)), classes), dtype=dtypes.int32)
 

@@ -128,7 +128,7 @@ def reshaped(self: Tensor, *shape: Any) -> Tensor:
     ShapeError
         The elements do not fit.
     """
-    wanted = as_shape(shape[0] if len(shape) == 1 else shape)
+    wanted = as_shape(shape[0] if len(shape) == 1 else shape, "reshape: the shape")
     if -1 in wanted:
         wanted = _without_unknown(self, wanted)
     return reshape(self, shape=wanted)
@@ -154,7 +154,9 @@ def transposed(self: Tensor, *axes: Any) -> Tensor:
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
     if not order:
         return transpose(self, axes=tuple(range(self.ndim))[::-1])
-    return transpose(self, axes=tuple(int(a) + self.ndim if a < 0 else int(a) for a in order))
+    return transpose(
+        self, axes=tuple(a + self.ndim if a < 0 else a for a in as_shape(order, "transpose: axes"))
+    )
 
 
 def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
+from ..sizes import whole
 from ..tensor import Tensor
 from . import ordering
 from .creation import along
@@ -173,7 +174,7 @@ def topk(
     Tensor([2, 0], dtype=int32, device=xpux:0)
     """
     axis = normalize_axis("topk", -1, inp.ndim)[0]
-    k = min(int(k), inp.shape[axis])
+    k = min(whole(k, "topk: k"), inp.shape[axis])
     indices = argtopk(inp, k=k, axis=axis, descending=bool(descending))
     if not kth_only:
         return gather_(inp, indices, axis=axis), indices

@@ -223,10 +223,11 @@ class Optimizer(Holder):
     def _check(self, group: Group) -> None:
         """Raise `ParameterError` when a hyper-parameter is out of range."""
         for name in ("lr", "weight_decay", "momentum", "momentum_decay", "lr_decay", "eps"):
-            if not isinstance(group.get(name, 0.0), Real):
-                raise ParameterError(f"invalid {name}: {group[name]!r} is not a number")
-            if group.get(name, 0.0) < 0.0:
-                raise ParameterError(f"invalid {name}: {group[name]} is negative")
+            given = group.get(name, 0.0)
+            if not isinstance(given, Real) or given != given:
+                raise ParameterError(f"invalid {name}: {given!r} is not a number")
+            if given < 0.0:
+                raise ParameterError(f"invalid {name}: {given} is negative")
         for name, count in (("betas", 2), ("rho", 1), ("alpha", 1)):
             given = group.get(name, (0.0,) * count)
             values = tuple(given) if isinstance(given, Iterable) else (given,)

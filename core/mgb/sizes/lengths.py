@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..errors import ConversionError, ShapeError
 from ..scalars import HOLDING, Scalar, Size, fixed, mapped
 from .size import Sizes, Terms, text
 
@@ -146,9 +147,41 @@ def same_shape(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return len(one) == len(other) and one == other
 
 
-def whole(number: Any) -> Any:
-    """``int(number)``; a size is one already."""
-    return number if type(number) is Size else int(number)
+def whole(number: Any, name: str = "a length") -> Any:
+    """`number` as an int, or the size that it is.
+
+    Parameters
+    ----------
+    number : int, or what has an ``__index__``, such as NumPy's integers and an integer Tensor of no axes
+        What a user gave.
+    name : str
+        The function and its argument, for messages.
+
+    Raises
+    ------
+    ConversionError
+        It is no integer: nothing is rounded.
+    """
+    if type(number) is Size or type(number) is int:
+        return number
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise ConversionError(f"{name} is an integer, and got {number!r}") from None
+
+
+def amount(number: Any, name: str) -> Any:
+    """As `whole`, of what cannot be below 0.
+
+    Raises
+    ------
+    ShapeError
+        It is negative.
+    """
+    found = whole(number, name)
+    if found < 0:
+        raise ShapeError(f"{name} is at least 0, and got {found}")
+    return found
 
 
 def broadcast(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
