@@ -54,11 +54,16 @@ Operand = np.dtype[Any] | type
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """`dtype` as one of `DTYPES`; anything NumPy understands, and ``"bfloat16"``, is accepted."""
+    """`dtype` as one of `DTYPES`; anything NumPy understands, and ``"bfloat16"``, is accepted.
+
+    That of another order of bytes is the one of this machine's order.
+    """
     try:
         found = BY_NAME[dtype] if isinstance(dtype, str) and dtype in BY_NAME else np.dtype(dtype)
     except TypeError as error:
         raise ConversionError(f"{dtype!r} is not a dtype; choose one of {', '.join(BY_NAME)}") from error
+    if found not in _CATEGORY:
+        found = found.newbyteorder("=")
     if found not in _CATEGORY:
         raise ConversionError(f"dtype {found} is not supported; choose one of {', '.join(BY_NAME)}")
     return found

@@ -17,15 +17,18 @@ _KNOWN = frozenset(dtypes.BY_NAME.values())
 
 
 def as_given(data: Any) -> Any:
-    """`data` as an array of the dtype that it has, which is one that mgb knows; not copied if it is one."""
+    """`data` as an array of the dtype that it has, which is one that mgb knows; not copied if it is one.
+
+    The bytes of its numbers may stand in any order.
+    """
     try:
         if isinstance(data, np.ndarray):
             array = data
         else:
             on_gpu = hasattr(data, "__cuda_array_interface__")
             array = devices.adopt(data) if on_gpu else np.array(data)
-        if array.dtype not in _KNOWN:  # nothing is converted: None would become NaN, "1" a number
-            dtypes.as_dtype(array.dtype)
+        if array.dtype not in _KNOWN:  # no values are converted: None would become NaN, "1" a number
+            array = np.array(array, dtypes.as_dtype(array.dtype))
     except (TypeError, ValueError) as error:
         raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
     return array
