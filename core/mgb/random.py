@@ -295,7 +295,7 @@ def _shape(size: Size) -> tuple[int, ...]:
     if size is None:
         return ()
     shape = as_shape(size, "random: size")
-    return tuple(amount(d, f"random: size, {shape}: each") for d in shape)
+    return tuple(amount(d, "random: size, each") for d in shape)
 
 
 def states() -> Iterator[Tensor]:
