@@ -54,8 +54,11 @@ class _Bessel(Function):
 
     def backward(self, *output_grads: Tensor) -> Tensor:
         (dy,) = output_grads
-        lower = self.order - 1 if self.order else 1
-        out: Tensor = dy * 0.5 * (_bessel(lower, self.x) + _bessel(self.order + 1, self.x))
+        out: Tensor = (
+            dy
+            * 0.5
+            * (_bessel(self.order - 1 if self.order else 1, self.x) + _bessel(self.order + 1, self.x))
+        )
         return out
 
 

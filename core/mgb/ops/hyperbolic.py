@@ -188,8 +188,9 @@ def _eager_erfinv(x: Any) -> Any:
 
 def _eager_erfcinv(x: Any) -> Any:
     """SciPy's, which is -0 of 1, and infinite of subnormal numbers: there by the logarithm."""
-    y = _scipy("erfcinv")(x) + 0
-    if x.dtype != np.float64 or not isinstance(x, np.ndarray | np.generic):
+    y: Any = _scipy("erfcinv")(x) + 0
+    of_numpy = isinstance(x, np.ndarray | np.generic)
+    if x.dtype != np.float64 or not of_numpy:
         return y
     subnormal = (x > 0) & (x < np.finfo(np.float64).smallest_normal)
     if not subnormal.any():

@@ -70,9 +70,7 @@ def _loss(name: str, **options: Any) -> Callable[[Any], Any]:
 
 
 def _powers() -> dict[str, Curve]:
-    whole = {
-        f"x ** {n}": Curve(lambda x, n=n: x**n, lambda x, n=n: x**n, (*LINE, 30.0)) for n in range(7)
-    }
+    whole = {f"x ** {n}": Curve(lambda x, n=n: x**n, lambda x, n=n: x**n, (*LINE, 30.0)) for n in range(7)}
     floats = {
         f"x ** {n!r}": Curve(lambda x, n=n: x**n, lambda x, n=n: x ** int(n), (*LINE, 30.0))
         for n in (0.0, 1.0, 2.0, 3.0, 5.0)
@@ -163,9 +161,7 @@ def _curves() -> dict[str, Curve]:
             _loss("smooth_l1_loss", beta=2.0), _huber(2, 0.5), (-3.0, 0.0, 0.5, 1.5)
         ),
         "huber_loss": Curve(_loss("huber_loss"), _huber(1, 1), (-3.0, -0.4, -0.0, 0.0, 0.5, 2.0)),
-        "huber_loss of delta 2": Curve(
-            _loss("huber_loss", delta=2.0), _huber(2, 1), (-3.0, 0.0, 0.5, 1.5)
-        ),
+        "huber_loss of delta 2": Curve(_loss("huber_loss", delta=2.0), _huber(2, 1), (-3.0, 0.0, 0.5, 1.5)),
         "binary_cross_entropy of logits": Curve(
             lambda x: F.loss.binary_cross_entropy(x, x.detach() * 0 + 0.3, reduction="sum"),
             lambda x: _softplus(x) - mp.mpf(0.3) * x,

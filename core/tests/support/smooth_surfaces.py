@@ -126,8 +126,10 @@ def _eigenvalues(a: Any) -> list[Any]:
     return [middle - rest, middle + rest]
 
 
-def _holes() -> Any:
-    return np.array([1.0, np.nan, 1.0, 1.0])
+def _holed(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`function` of the vector whose second element has become NaN."""
+    hole = np.array([False, True, False, False])
+    return lambda x: function(F.where(mgb.tensor(hole), mgb.tensor(np.nan, dtype="float64"), x))
 
 
 def _solid(fold: Callable[[Sequence[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -158,11 +160,10 @@ def _binary() -> dict[str, Surface]:
                         lambda x: x[0] + x[2] * (x[1] - x[0]), ((0.3, -1.2, 0.2), (2.0, 2.0, 0.5))),
         "fma": Surface(lambda x: primitives.fma(x[0], x[1], x[2]), lambda x: x[0] * x[1] + x[2],
                        ((0.3, -1.2, 0.2), (0.0, 0.0, 0.5))),
-        "prelu": Surface(lambda x: F.prelu(x[:1], x[1:]), lambda x: x[0] if x[0] > 0 else x[0] * x[1],
+        "prelu": Surface(lambda x: F.prelu(x[:1], x[1:]).sum(), lambda x: x[0] if x[0] > 0 else x[0] * x[1],
                          ((-0.3, 0.2), (0.4, 0.2), (-2.0, 0.0))),
-        "copysign": Surface(
-            _two(F.copysign), lambda x: abs(x[0]) * mp.sign(x[1]), ((0.3, -1.2), (-2.0, 1.0))
-        ),
+        "copysign": Surface(_two(F.copysign), lambda x: abs(x[0]) * mp.sign(x[1]),
+                            ((0.3, -1.2), (-2.0, 1.0))),
         "fmod": Surface(_two(np.fmod), lambda x: x[0] - x[1] * int(x[0] / x[1]), ((3.3, 1.2), (-2.0, 0.7))),
         "huber_loss of both": Surface(
             lambda x: F.loss.huber_loss(x[:2], x[2:], reduction="none"),
@@ -183,7 +184,7 @@ def _folds() -> dict[str, Surface]:
         "prod along columns": Surface(
             lambda x: F.prod(_matrix(x), 0), lambda x: [x[0] * x[2], x[1] * x[3]], ZEROS
         ),
-        "nanprod": Surface(lambda x: np.nanprod(x * _holes()), _solid(mp.fprod), ZEROS),
+        "nanprod": Surface(_holed(np.nanprod), _solid(mp.fprod), ZEROS),
         "cumprod": Surface(lambda x: F.cumprod(x, 0), _running(mp.fprod), ZEROS),
         "multiply.reduce": Surface(np.multiply.reduce, mp.fprod, ZEROS),
         "cumsum of squares": Surface(
@@ -199,9 +200,9 @@ def _folds() -> dict[str, Surface]:
             lambda x: F.cross_entropy(x.reshape(1, 4), mgb.tensor([2])), lambda x: _lse(x) - x[2], APART
         ),
         "var": Surface(F.var, _var, TIED),
-        "nanvar": Surface(lambda x: np.nanvar(x * _holes()), _solid(_var), TIED),
+        "nanvar": Surface(_holed(np.nanvar), _solid(_var), TIED),
         "std": Surface(F.std, lambda xs: mp.sqrt(_var(xs)), ANY),
-        "nanstd": Surface(lambda x: np.nanstd(x * _holes()), _solid(lambda xs: mp.sqrt(_var(xs))), ANY),
+        "nanstd": Surface(_holed(np.nanstd), _solid(lambda xs: mp.sqrt(_var(xs))), ANY),
         "norm": Surface(F.norm, _norm(2), (*ANY, (0.0, 0.0, 1.0, 0.0))),
         "norm of order 4": Surface(lambda x: F.norm(x, 4), _norm(4), (*ANY, (0.0, 0.0, 1.0, 0.0))),
         "norm of order 2 of matrices": Surface(
@@ -235,7 +236,7 @@ def _folds() -> dict[str, Surface]:
 def _matrices() -> dict[str, Surface]:
     singular: Points = (*ANY, (1.0, 2.0, 2.0, 4.0), (0.0, 0.0, 0.0, 0.0))
     return {
-        "det": Surface(lambda x: np.linalg.det(_matrix(x)), lambda x: _det(_square(x)), singular),
+        "det": Surface(lambda x: np.linalg.det(_matrix(x)), lambda x: _det(_square(x)), ANY),
         "slogdet": Surface(
             lambda x: np.linalg.slogdet(_matrix(x))[1], lambda x: mp.log(abs(_det(_square(x)))), ANY
         ),
