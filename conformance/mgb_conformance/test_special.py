@@ -15,7 +15,11 @@ from .cases import FLOATS, Batches, check, dealt, elementwise, of, spread
 from .drive import Driver
 
 #: Ops whose zeros have a sign that IEEE or C prescribes; `maximum` of the two zeros has none.
-SIGNED_ZERO = frozenset({"neg", "mul", "div", "sqrt", "floor", "round", "sin", "tanh", "erf", "atan2"})
+SIGNED_ZERO = frozenset({
+    "neg", "mul", "div", "sqrt", "floor", "round", "sin", "tanh", "erf", "atan2", "sign", "erfinv", "erfcinv",
+    "mish", "abs", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "copysign", "expm1", "log1p", "sinh",
+    "tan", "trunc",
+})  # fmt: skip
 
 
 def special(dtype: np.dtype[Any]) -> np.ndarray:

@@ -53,7 +53,7 @@ def _eager_gated(x: Any, z: Any) -> Any:
 def _eager_mish(x: Any) -> Any:
     half = np.exp(-np.abs(x) / 2)
     e = half * half
-    small = np.where(half == 0, 0, x) * half * half * ((e + 2) / (e * (e + 2) + 2))
+    small = np.where(half == 0, np.copysign(half, x), x) * half * half * ((e + 2) / (e * (e + 2) + 2))
     return np.where(x < 0, small, x * ((1 + 2 * e) / (1 + 2 * e * (1 + e))))
 
 

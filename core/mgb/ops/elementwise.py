@@ -159,10 +159,11 @@ def abs_grad(x: Tensor, d: Tensor) -> Tensor:
 
 @composite(NUMERIC, eager=np.sign, differentiable=False)
 def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1, and NaN of NaN; of -0 a 0 of either sign."""
+    """-1, 0 or 1, and NaN of NaN; of -0 it is 0."""
     if x.dtype in dtypes.UNSIGNED:
         return minimum(x, 1)
-    return where(lt(x, 0), -1, where(lt(0, x), 1, x))
+    rest = abs(x) if x.dtype in dtypes.FLOATS else x
+    return where(lt(x, 0), -1, where(lt(0, x), 1, rest))
 
 
 def direction(x: Tensor) -> Tensor:

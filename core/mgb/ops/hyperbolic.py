@@ -181,6 +181,24 @@ def _eager_erfc(x: Any) -> Any:
     return _scipy("erfc")(x)
 
 
+def _eager_erfinv(x: Any) -> Any:
+    """SciPy's, which loses the sign of -0."""
+    return np.copysign(_scipy("erfinv")(x), x)
+
+
+def _eager_erfcinv(x: Any) -> Any:
+    """SciPy's, which is -0 of 1, and infinite of subnormal numbers: there by the logarithm."""
+    y = _scipy("erfcinv")(x) + 0
+    if x.dtype != np.float64 or not isinstance(x, np.ndarray | np.generic):
+        return y
+    given = np.asarray(x, np.float64)
+    subnormal = (given > 0) & (given < np.finfo(np.float64).smallest_normal)
+    if not subnormal.any():
+        return y
+    logarithms = np.log(np.where(subnormal, given, 1)) - math.log(2)
+    return np.where(subnormal, -math.sqrt(0.5) * _scipy("ndtri_exp")(logarithms), y)
+
+
 def _erfinv_grad(g: Tensor, y: Tensor) -> Tensor:
     return g * HALF_SQRT_PI * exp(y * y)
 
@@ -188,8 +206,8 @@ def _erfinv_grad(g: Tensor, y: Tensor) -> Tensor:
 # fmt: off
 erfc    = composite(FLOATING, eager=_eager_erfc,        name="erfc",
                     grad=lambda g, _y, x: (neg(erf_grad(g, x)),))(special.erfc)
-erfinv  = composite(FLOATING, eager=_scipy("erfinv"),  name="erfinv",
+erfinv  = composite(FLOATING, eager=_eager_erfinv,     name="erfinv",
                     grad=lambda g, y, _x: (_erfinv_grad(g, y),))(special.erfinv)
-erfcinv = composite(FLOATING, eager=_scipy("erfcinv"), name="erfcinv",
+erfcinv = composite(FLOATING, eager=_eager_erfcinv,    name="erfcinv",
                     grad=lambda g, y, _x: (neg(_erfinv_grad(g, y)),))(special.erfcinv)
 # fmt: on

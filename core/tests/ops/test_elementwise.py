@@ -160,6 +160,7 @@ def test_gradients_against_mpmath(gradient, terms, dtype):
 
 NUMPY = [
     (el.gt, np.greater), (el.ge, np.greater_equal), (el.ne, np.not_equal), (el.isnan, np.isnan),
+    (el.sign, np.sign),
     (el.isinf, np.isinf), (el.isfinite, np.isfinite), (el.abs, np.abs), (el.signbit, np.signbit),
     (el.ceil, np.ceil), (el.trunc, np.trunc), (el.square, np.square), (el.reciprocal, np.reciprocal),
     (el.logaddexp, np.logaddexp), (el.copysign, np.copysign), (el.hypot, np.hypot), (division.fmod, np.fmod),

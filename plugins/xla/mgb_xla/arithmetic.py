@@ -176,6 +176,12 @@ def _round(x: Value) -> Value:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
+def _sign(x: Value) -> Value:
+    """0 of -0, as NumPy."""
+    zero = like(x, 0)
+    return lax.select(lax.eq(x, zero), zero, lax.sign(x))
+
+
 def _by_kind(floats: Callable[..., Any], integers: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: (floats if is_float(xs[0]) else integers)(*xs)
 
@@ -204,6 +210,6 @@ WORDS: dict[str, Word] = {
     "pow": plain(_of_flushed(lax.pow)), "cbrt": plain(_of_flushed(lax.cbrt)),
     "tan": plain(lax.tan), "asin": plain(_asin), "acos": plain(lax.acos), "atan": plain(lax.atan),
     "asinh": plain(lax.asinh), "acosh": plain(lax.acosh),
-    "sign": plain(_by_kind(_of_flushed(lax.sign), lax.sign)),
+    "sign": plain(_by_kind(_of_flushed(_sign), lax.sign)),
 }
 # fmt: on
