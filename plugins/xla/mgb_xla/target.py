@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import re
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,10 +17,28 @@ from mgb.backend import VariableError
 DONATE = "MGB_XLA_DONATE"
 
 
+#: The variable with XLA's own options. XLA reads it, and the file that it may name, once in a process.
+FLAGS = "XLA_FLAGS"
+
+
 @cache
 def toolchain() -> str:
     """Part of the key of the on-disk cache: executables are machine code for exactly this processor."""
-    return f"{package()} jax {_version('jax')} jaxlib {_version('jaxlib')} {_processor()}"
+    return f"{package()} jax {_version('jax')} jaxlib {_version('jaxlib')} {_processor()}{_flags()}"
+
+
+def _flags() -> str:
+    """XLA's options of this process, in their order; empty where there are none.
+
+    Each may change the code, so all are part of the key. Those that do not, as the folder of a dump, cost
+    a compilation.
+    """
+    flags = os.environ.get(FLAGS, "").split()
+    named = Path(flags[0]) if len(flags) == 1 and not flags[0].startswith("--") else None
+    if named is not None:
+        with suppress(OSError):
+            flags = named.read_text().split()
+    return f" {FLAGS}={' '.join(flags)}" if flags else ""
 
 
 def donates() -> bool:

@@ -125,6 +125,22 @@ def test_untested_jax_version_is_used_and_logged(tmp_path: Path) -> None:
     assert said[0].endswith("the tests are run with 0.0.1")
 
 
+def test_kernels_of_other_xla_flags_are_not_loaded_from_disk(tmp_path: Path) -> None:
+    script = """
+        from mgb.executor import kernels
+        x = np.linspace(0, 1, 5000)
+        program(lambda x: x * 2 + 1, x).run(x)
+        print(kernels.stats().compiles, kernels.stats().disk_hits)
+    """
+    flag, file = "--xla_cpu_enable_fast_min_max=true", tmp_path / "flags.txt"
+    file.write_text("--xla_cpu_enable_fast_min_max=false\n")
+    assert new_process(script, tmp_path).split() == ["1", "0"]
+    for flags in (flag, str(file)):
+        assert new_process(script, tmp_path, XLA_FLAGS=flags).split() == ["1", "0"]
+        assert new_process(script, tmp_path, XLA_FLAGS=flags).split() == ["0", "1"]
+    assert new_process(script, tmp_path).split() == ["0", "1"]
+
+
 FORK = """
     import os, signal, sys, time
     from mgb.errors import CompileError
