@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from . import cache, config, device, libraries, plugins
-from .backend import API_VERSION, num_threads
+from .backend import API_VERSION, Backend, num_threads
 from .errors import DeviceError, MgbError
 
 #: What a traced function may call of it: see `holding`.
@@ -89,12 +89,29 @@ def _serving(kind: str) -> Iterator[_Line]:
     except MgbError as error:
         yield f"device {kind}", str(error), True
         return
-    why = (
-        f"{config.BACKEND.name}={asked}" if asked else f"priority {chosen.traits.priority}, the highest here"
-    )
+    why = f"{config.BACKEND.name}={asked}" if asked else _why(kind, chosen)
     yield f"device {kind}", f"{chosen.name}: {why}", False
     if chosen.name == "eager" and not asked:
         yield f"device {kind}", f"no other backend runs here, so nothing is fused: {_INSTALL[kind]}", True
+
+
+def _why(kind: str, chosen: Backend) -> str:
+    """Why `chosen` is the default: its priority, and what decides where others have the same."""
+    priority = chosen.traits.priority
+    others = [
+        line.name
+        for line in plugins.status()
+        if line.priority == priority
+        and kind in line.devices
+        and not line.problem
+        and line.name != chosen.name
+    ]
+    if not others:
+        return f"priority {priority}, the highest here"
+    rule = (
+        "mgb's own go first" if plugins.own(chosen.name) > any(map(plugins.own, others)) else "names decide"
+    )
+    return f"priority {priority}, the highest here, as {', '.join(others)} too; of equal ones {rule}"
 
 
 def _backends() -> Iterator[_Line]:

@@ -436,8 +436,25 @@ def _first_serving(device_type: str, names: Sequence[str]) -> Backend:
     )
 
 
+def own(name: str) -> bool:
+    """Is `name` a backend of this project: one of `EXTRAS`, or from the distribution of one?
+
+    Examples
+    --------
+    >>> own("eager"), own("cpu_llvm"), own("mine")
+    (True, True, False)
+    """
+    here = installed()
+    return name in EXTRAS or name == "eager" or here.get(name) in {here[n] for n in EXTRAS if n in here}
+
+
+def _turn(backend: Backend) -> tuple[int, bool, str]:
+    """The order of choice: the highest priority, of equal ones this project's first, then by name."""
+    return -backend.traits.priority, not own(backend.name), backend.name
+
+
 def _best(device_type: str) -> Backend:
-    """The first by priority that runs; those behind it are not asked whether they would."""
+    """The first in the order of `_turn` that runs; those behind it are not asked whether they would."""
     serving = []
     for name in installed():
         try:
@@ -447,7 +464,7 @@ def _best(device_type: str) -> Backend:
             continue
         if device_type in backend.traits.devices:
             serving.append(backend)
-    for backend in sorted(serving, key=lambda b: (b.traits.priority, b.name), reverse=True):
+    for backend in sorted(serving, key=_turn):
         try:
             best = load_backend(backend.name)
         except BackendError as error:

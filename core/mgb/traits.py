@@ -142,7 +142,8 @@ class Traits:
     denormals : bool
         Numbers below the smallest normal one count; otherwise they may be read and written as 0.
     priority : int
-        The highest available wins on a device when the user names none.
+        The highest available wins on a device when the user names none; of equal ones the first by name,
+        those of this project before others.
     api_version : int
         The `API_VERSION` the backend was written for, as a number: `API_VERSION` itself is that of the core
         which happens to be installed.

@@ -163,6 +163,15 @@ def test_default_is_the_best_working_backend_and_is_logged_once(distribution, ca
     assert "broken is skipped" in caplog.text and "nowhere_to_be_found" in caplog.text
 
 
+def test_of_equal_priorities_own_backends_go_first_then_names(distribution, monkeypatch):
+    for name in ("zebra", "aardvark", "own_c", "own_b"):
+        distribution(name, priority=9000)
+    assert plugins.choose_backend("cpu").name == "aardvark"
+    monkeypatch.setattr(plugins, "EXTRAS", {"own_c": "c", "own_b": "b"})
+    plugins._chosen.cache_clear()
+    assert plugins.choose_backend("cpu").name == "own_b"
+
+
 def test_status_lists_all_backends_with_their_problems(distribution, monkeypatch):
     monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
     distribution("mine", problem="no toolchain")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import types
 from collections.abc import Callable, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
@@ -82,6 +83,15 @@ def test_healthy_machine_reports_no_problem(machine: Machine, tmp_path: Path) ->
     for line in (r"device cpu", "mine: priority 9, the highest here", f"{tmp_path / 'cache'}: 0 kernels"):
         assert line in text
     assert f"of {os.cpu_count()} processors" in text and "MGB_OP_LIBRARIES" in text
+
+
+def test_backend_that_equals_the_chosen_one_is_named_with_what_decides(machine: Machine) -> None:
+    source = PLUGIN.replace("mine", "yours").format(version=API_VERSION, problem=None)
+    module = types.ModuleType("made_up_yours")
+    exec(source, module.__dict__)
+    plugins.manager.register(module, name="yours")
+    _, text = machine()
+    assert "mine: priority 9, the highest here, as yours too; of equal ones names decide" in text
 
 
 def test_missing_backend_is_reported(machine: Machine) -> None:
