@@ -48,6 +48,7 @@ OF_MACHINES = {
     "GraphFileVersionError": "An exported function that a later mgb wrote.",
     "LibraryError": "oneDNN has no memory left for a product.",
     "MeshError": "`xla_trace` over several devices gets a batch that they cannot share equally.",
+    "NoBackendWarning": "The first trace where no backend that compiles is installed.",
 }
 
 #: What only others are derived from: an example raises one of these.

@@ -413,6 +413,10 @@ class CacheWarning(UserWarning):
     """The on-disk cache cannot be used; work goes on without it."""
 
 
+class NoBackendWarning(UserWarning):
+    """No backend that compiles is installed: traced functions run op by op."""
+
+
 class DumpWarning(UserWarning):
     """Something in a file that `dump` adds to has no place in the joined one."""
 

@@ -10,12 +10,18 @@ all of them are imported when an op is first looked for by its name (`known_ops`
 from __future__ import annotations
 
 import difflib
+import json
 import logging
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from pathlib import Path
 from types import NoneType
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pluggy
 
@@ -32,6 +38,7 @@ from .errors import (
     BackendTraitsError,
     BackendUnavailableError,
     BackendVersionError,
+    NoBackendWarning,
     UnknownBackendError,
 )
 from .ir import Graph, Op
@@ -473,6 +480,41 @@ def _best(device_type: str) -> Backend:
         _log.info("%s serves device %s; %s names another", best.name, device_type, config.BACKEND.name)
         return best
     return load_backend("eager")
+
+
+def install_line() -> str:
+    """The command that brings the CPU backends: from the checkout that mgb comes from, if it has one.
+
+    Examples
+    --------
+    >>> install_line().startswith("pip install")
+    True
+    """
+    root = Path(__file__).resolve().parents[2]
+    with suppress(PackageNotFoundError, ValueError, KeyError):
+        origin = distribution("mgb").read_text("direct_url.json")
+        if origin is not None:
+            root = Path(url2pathname(urlsplit(json.loads(origin)["url"]).path))
+    wanted = root / "requirements.txt"
+    if (root / "plugins" / "cpu_llvm").is_dir() and wanted.is_file():
+        return f"pip install -r {wanted}"
+    return _pip("cpu_llvm")
+
+
+def warn_of_none(chosen: Backend, names: str | Sequence[str] | None) -> None:
+    """Say once in a process that `chosen` compiles nothing, where nobody named it."""
+    if isinstance(chosen, EagerBackend) and not (config.BACKEND.get() if names is None else names):
+        _warn_of_none()
+
+
+@cache
+def _warn_of_none() -> None:
+    warnings.warn(
+        f"no backend is installed that compiles: traced functions run op by op. {install_line()} brings one; "
+        f"{config.BACKEND.name}=eager says that this is meant",
+        NoBackendWarning,
+        stacklevel=2,
+    )
 
 
 def status() -> tuple[Status, ...]:

@@ -189,6 +189,8 @@ def _backend(graph: Graph, options: Options) -> Backend | None:
     nodes = (*graph.outputs, *graph.inputs)
     kind = device_type(nodes[0].spec.device if nodes else "xpux:0")
     found = plugins.choose_backend(kind, options.backend) if options.fuses else None
+    if found is not None and kind == "cpu":
+        plugins.warn_of_none(found, options.backend)
     if options.launch_graph and (found is None or not found.traits.launch_graphs):
         named = f"opt_level={options.opt_level}" if found is None else f"backend {found.name!r}"
         raise LaunchGraphError(

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from dataclasses import replace
+from functools import cache
 
 import mgb.backend
 import numpy as np
@@ -170,6 +172,21 @@ def test_of_equal_priorities_own_backends_go_first_then_names(distribution, monk
     monkeypatch.setattr(plugins, "EXTRAS", {"own_c": "c", "own_b": "b"})
     plugins._chosen.cache_clear()
     assert plugins.choose_backend("cpu").name == "own_b"
+
+
+def test_first_trace_warns_once_where_no_backend_compiles(monkeypatch):
+    monkeypatch.setattr(plugins, "announced", cache(lambda group: {}))
+    plugins._chosen.cache_clear()
+    plugins._warn_of_none.cache_clear()
+    with pytest.warns(errors.NoBackendWarning, match="pip install") as caught:
+        for k in (1, 2):
+            f = trace(lambda x, k=k: x * k)
+            f(tensor([1.0])), f(tensor([1.0]))
+    assert len(caught) == 1
+    plugins._warn_of_none.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace(lambda x: x * 3, backend="eager")(tensor([1.0]))
 
 
 def test_status_lists_all_backends_with_their_problems(distribution, monkeypatch):
