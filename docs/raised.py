@@ -263,6 +263,7 @@ for _ in range(2):
     with one, other:
         square(x)
 """,
+    "PlaceError": "M.Embedding(3, 2)(mgb.tensor([7]))",
     "ProfilingOffError": "trace(lambda x: x * 2).get_profile()",
     "RecordOnlyError": """
 y = trace(lambda x: x * 2, record_only=True)(mgb.tensor([1.0]))

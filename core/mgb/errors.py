@@ -19,6 +19,10 @@ class AxisError(ShapeError, IndexError):
     """An axis that an array does not have, or that stands twice."""
 
 
+class PlaceError(MgbError, IndexError, ValueError):
+    """An index outside of the axis that it is for."""
+
+
 class LinAlgError(MgbError, _LinAlgError):
     """A matrix that has no inverse, no such factors, or for which a library found none."""
 

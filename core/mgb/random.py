@@ -19,6 +19,7 @@ import numpy as np
 from . import device as devices
 from . import dtypes
 from .apply import literal
+from .arguments import explain as _explain
 from .errors import ShapeError
 from .holding import SETTINGS, STATES
 from .ops.activations import sigmoid
@@ -494,3 +495,6 @@ def shuffle(inp: Tensor) -> None:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_explain(globals(), __all__)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from . import device as devices
+from .arguments import explain as _explain
 from .errors import DeviceError, MapLocationError
 from .files import replace_file
 from .tensor_file import decoded, encoded
@@ -97,3 +98,6 @@ def _named(device: Any, says: str) -> str:
         return devices.canonical(device)
     except DeviceError as error:
         raise DeviceError(f"load: map_location {says} {device!r}: {error}") from None
+
+
+_explain(globals(), ("save", "load"))

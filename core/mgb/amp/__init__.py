@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arguments import explain as _explain
 from .autocast import autocast
 from .grad_scaler import GradScaler
 
@@ -10,3 +11,6 @@ __all__ = ["GradScaler", "autocast"]
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_explain(globals(), __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arguments import explain as _explain
 from .digits import batches, load_digits
 from .loader import DataLoader, collate
 
@@ -13,3 +14,6 @@ __all__ = ["DataLoader", "batches", "collate", "load_digits"]
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_explain(globals(), __all__)

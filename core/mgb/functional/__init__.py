@@ -1,5 +1,6 @@
 """Functions of tensors, under the names of MegEngine's ``functional``."""
 
+from ..arguments import explain as _explain
 from ..ops.modes import Elemwise
 from . import (
     complex_numbers,
@@ -42,3 +43,8 @@ __all__ += nn.__all__ + rearrange.__all__ + running.__all__ + tensor.__all__
 
 def __dir__() -> list[str]:
     return sorted({*__all__})
+
+
+_explain(globals(), __all__)
+_explain(vars(nn), nn.__all__)
+_explain(vars(loss), loss.__all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arguments import explain as _explain
 from . import init
 from .activation import (
     GELU,
@@ -129,3 +130,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_explain(globals(), __all__)

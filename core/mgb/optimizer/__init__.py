@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..arguments import explain as _explain
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam, AdamW
@@ -61,3 +62,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_explain(globals(), __all__)
