@@ -79,6 +79,15 @@ def constructed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _CONSTRUCTED.get(dtype, dtype)
 
 
+#: Places among so many elements fit in int32.
+PLACES = 1 << 31
+
+
+def of_places(length: Any) -> np.dtype[Any]:
+    """The dtype of places among `length` elements: int32, as in MegEngine, int64 where that is too small."""
+    return int32 if length <= PLACES else int64
+
+
 def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of the parts of a complex number; any other dtype is its own."""
     return {complex64: float32, complex128: float64}.get(dtype, dtype)

@@ -141,7 +141,9 @@ def _truth(x: Tensor) -> Tensor:
 
 
 def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Where the greatest element over `axis` stands, as int32: the first of them, or the first NaN.
+    """Where the greatest element over `axis` stands: the first of them, or the first NaN.
+
+    That is int32, or int64 among more than 2**31 elements.
 
     Parameters
     ----------

@@ -116,7 +116,9 @@ def _written(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
 
 
 def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
-    """The indices of what is not 0, an int32 Tensor for each axis; inside a trace the values are read.
+    """The indices of what is not 0, a Tensor for each axis; inside a trace the values are read.
+
+    They are int32, along an axis of more than 2**31 elements int64.
 
     Examples
     --------
@@ -126,7 +128,9 @@ def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
     if condition._session is not None:
         condition._session.shapes_follow(condition)
     found = condition._array().nonzero()
-    return tuple(Tensor(i, dtypes.int32, condition.device) for i in found)
+    lengths = condition.shape or (1,)
+    kinds = map(dtypes.of_places, lengths)
+    return tuple(Tensor(i, kind, condition.device) for i, kind in zip(found, kinds, strict=True))
 
 
 def _mask_alone(x: Tensor, key: Any, value: Tensor) -> Tensor | None:

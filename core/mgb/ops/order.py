@@ -15,11 +15,11 @@ from .declare import SAME, declare
 def _infer(a: Spec, v: Spec, right: bool) -> Spec:
     if a.ndim != 1:
         raise ShapeError(f"searchsorted: what is in order is a vector, not of shape {a.shape}")
-    return Spec(v.shape, dtypes.int32)
+    return Spec(v.shape, dtypes.of_places(a.shape[0] + 1))
 
 
 def _searchsorted(a: Any, v: Any, right: bool) -> Any:
-    return np.searchsorted(a, v, side="right" if right else "left").astype(np.int32)
+    return np.searchsorted(a, v, side="right" if right else "left").astype(dtypes.of_places(a.shape[0] + 1))
 
 
 searchsorted_ = declare(

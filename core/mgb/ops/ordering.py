@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
+
 #: Fewer elements are put in order by NumPy's stable sort: to pack them takes longer.
 FEW = 512
 
@@ -22,7 +24,7 @@ _PLACE_BITS, _PLACES = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 def order(x: Any, axis: int, descending: bool) -> Any:
     """The stable order of `x` along `axis`; equal elements keep their order, also when descending."""
-    if type(x) is not np.ndarray or x.size < FEW or x.shape[axis] < 2:
+    if type(x) is not np.ndarray or x.size < FEW or not 2 <= x.shape[axis] <= dtypes.PLACES:
         return _plain_order(x, axis, descending)
     return _back(_row_order(np.moveaxis(x, axis, -1), descending), axis)
 
@@ -34,7 +36,7 @@ def sort(x: Any, axis: int, descending: bool) -> Any:
 
 def first(x: Any, k: int, axis: int, descending: bool) -> Any:
     """The first `k` of `order`."""
-    if type(x) is np.ndarray and x.size >= FEW and 0 < k * ONE_OF <= x.shape[axis]:
+    if type(x) is np.ndarray and x.size >= FEW and 0 < k * ONE_OF <= x.shape[axis] <= dtypes.PLACES:
         rows = np.moveaxis(x, axis, -1)
         found = _within_bound(rows, k, descending)
         if found is None and rows.dtype.itemsize <= 4:
@@ -46,10 +48,11 @@ def first(x: Any, k: int, axis: int, descending: bool) -> Any:
 
 
 def _plain_order(x: Any, axis: int, descending: bool) -> Any:
+    dtype = dtypes.of_places(x.shape[axis])
     if not descending:
-        return np.argsort(x, axis=axis, kind="stable").astype(np.int32)
+        return np.argsort(x, axis=axis, kind="stable").astype(dtype)
     backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    return (x.shape[axis] - 1 - np.flip(backwards, axis)).astype(np.int32)
+    return (x.shape[axis] - 1 - np.flip(backwards, axis)).astype(dtype)
 
 
 def _back(rows: Any, axis: int) -> Any:

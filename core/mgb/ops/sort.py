@@ -34,7 +34,7 @@ Shape = tuple[int, ...]
 
 
 def _order_infer(x: Spec, axis: int, descending: bool) -> Spec:
-    return Spec(x.shape, dtypes.int32)
+    return Spec(x.shape, dtypes.of_places(x.shape[axis]))
 
 
 #: The promotion of what asks which number is greater.
@@ -48,8 +48,8 @@ argsort_ = declare(
         ordering.order,
         promote=_ordered,
         differentiable=False,
-        meaning="The places, in int32, of the elements of `x` in order along `axis`: equal ones keep "
-        "theirs, in both directions. NaN is greater than any number.",
+        meaning="The places, in int32, or int64 beyond 2**31 elements, of the elements of `x` in order along "
+        "`axis`: equal ones keep theirs, in both directions. NaN is greater than any number.",
     )
 )
 
@@ -88,7 +88,7 @@ def _check_first(length: int, k: int) -> None:
 
 def _first_infer(x: Spec, k: int, axis: int, descending: bool) -> Spec:
     _check_first(x.shape[axis], k)
-    return Spec((*x.shape[:axis], k, *x.shape[axis + 1 :]), dtypes.int32)
+    return Spec((*x.shape[:axis], k, *x.shape[axis + 1 :]), dtypes.of_places(x.shape[axis]))
 
 
 argtopk = declare(
@@ -105,7 +105,7 @@ argtopk = declare(
 
 
 def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
-    """The int32 indices that put `inp` in order along `axis`; the order is stable.
+    """The indices that put `inp` in order along `axis`, in int32, or int64 beyond 2**31; the order is stable.
 
     Examples
     --------
@@ -121,8 +121,8 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
     Returns
     -------
     values, indices : Tensor
-        ``values = gather(inp, dim, indices)``; the indices are int32. The two zeros are equal: among the
-        values they may stand in another order than the indices say.
+        ``values = gather(inp, dim, indices)``; the indices are as those of `argsort`. The two zeros are
+        equal: among the values they may stand in another order than the indices say.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def topk(
     Returns
     -------
     values, indices : Tensor of shape (..., min(k, n)), or (...) with `kth_only`
-        The indices are int32.
+        The indices are as those of `argsort`.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def topk(
 def _place_infer(x: Spec, axis: Axes) -> Spec:
     if not all(x.shape[a] for a in axis):
         raise ShapeError(f"argmax or argmin of nothing: {x.shape} has no elements along {axis}")
-    return Spec(reduced_shape(x.shape, axis), dtypes.int32)
+    return Spec(reduced_shape(x.shape, axis), _dtype_of(x.shape, axis))
 
 
 def _place_body(x: Tensor, best: Tensor, axis: Axes) -> Tensor:
@@ -199,8 +199,13 @@ def _place_body(x: Tensor, best: Tensor, axis: Axes) -> Tensor:
     chosen = eq(x, best)
     if x.dtype in dtypes.FLOATS:
         chosen = logical_or(chosen, logical_not(eq(x, x)))
-    places = along(x.shape, axis, dtypes.int32, x.device)
-    return reduce_min(where(chosen, places, int(highest(dtypes.int32))), axis=axis)
+    dtype = _dtype_of(x.shape, axis)
+    places = along(x.shape, axis, dtype, x.device)
+    return reduce_min(where(chosen, places, int(highest(dtype))), axis=axis)
+
+
+def _dtype_of(shape: Shape, axis: Axes) -> np.dtype[Any]:
+    return dtypes.of_places(math.prod(shape[a] for a in axis))
 
 
 def _place_eager(function: Any, x: Any, axis: Axes) -> Any:
@@ -208,7 +213,7 @@ def _place_eager(function: Any, x: Any, axis: Axes) -> Any:
     rows = x.transpose((*kept, *axis)).reshape(
         (*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axis))
     )
-    return function(rows, axis=-1).astype(np.int32).reshape(reduced_shape(x.shape, axis))
+    return function(rows, axis=-1).astype(_dtype_of(x.shape, axis)).reshape(reduced_shape(x.shape, axis))
 
 
 def _place_of(name: str, function: Any, reduction: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -219,7 +224,8 @@ def _place_of(name: str, function: Any, reduction: Callable[..., Tensor]) -> Cal
         return _place_body(x, reduction(x, axis=axis), axis)
 
     meaning = (
-        f"The place, in int32, of the first {'greatest' if function is np.argmax else 'least'} element, or "
+        "The place, in int32, or int64 beyond 2**31 elements, of the first "
+        f"{'greatest' if function is np.argmax else 'least'} element, or "
         "of the first NaN, counted row-major among the axes `axis`."
     )
     return declare(
