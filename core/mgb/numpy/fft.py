@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import device as devices
 from ..apply import tensors
+from ..arguments import explain as _explain
 from ..errors import ShapeError
 from ..functional import rearrange
 from ..ops import fourier as ops
@@ -220,3 +221,6 @@ def ifftshift(x: Any, axes: Axes = None) -> Tensor:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_explain(globals(), __all__)

@@ -5,6 +5,7 @@ NumPy and SciPy, or CuPy on GPUs. Results are floats: 16-bit ones are computed i
 float32.
 """
 
+from ...arguments import explain as _explain
 from .decompositions import (
     EighResult,
     EigResult,
@@ -65,3 +66,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_explain(globals(), __all__)
