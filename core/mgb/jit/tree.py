@@ -157,7 +157,20 @@ def exactly(value: Any) -> tuple[Any, ...]:
         return kind, tuple(parts) if isinstance(value, tuple) else frozenset(parts)
     if isinstance(value, bytearray):
         return kind, bytes(value)
-    return kind, value if isinstance(value, Hashable) else id(value)
+    if kind is memoryview:
+        return kind, value.format, value.shape, value.tobytes()
+    return kind, value if _has_hash(value) else id(value)
+
+
+def _has_hash(value: Any) -> bool:
+    """Has it a hash? A class may have one, and its objects none: as a frozen dataclass that holds a list."""
+    if not isinstance(value, Hashable):
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
