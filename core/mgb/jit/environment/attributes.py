@@ -25,7 +25,7 @@ from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
 from ..tree import own_names
 from .armed import METHODS
 from .arming import own_code
-from .known import MISSING, is_heap, is_library, is_note, is_users, lookup, namespace, reads_elsewhere
+from .known import MISSING, SEEDED, is_heap, is_library, is_note, is_users, lookup, namespace, reads_elsewhere
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))
@@ -169,6 +169,13 @@ def _not_its_own(watch: Watch, thing: Any, asked: str) -> None:
 
 def _of_module(watch: Watch, thing: ModuleType, asked: str) -> None:
     value = vars(thing).get(asked, MISSING)
+    getter = vars(thing).get("__getattr__")
+    if value is MISSING and is_users(getter):
+        space = Attribute(watch.source_of(thing) or Object(Held(thing)), "__dict__")
+        watch.guard(space, "without", asked)
+        watch.found(Item(space, "__getattr__"), getter)
+        watch.calls(getter, [asked])
+        return
     if value is MISSING:
         value = getattr(thing, asked, MISSING)  # NumPy's and our own load some when they are asked for
     if value is not MISSING:
@@ -312,6 +319,8 @@ def _of_descriptor(watch: Watch, thing: Any, asked: str, raw: Any) -> None:
                 path(watch, thing, names)
         elif not isinstance(raw.fget, (FunctionType, type(None))):
             watch.impure(f"asks the property {asked} of {kind.__name__}, which is not written in Python")
+    elif isinstance(thing, SEEDED) and watch.is_made(thing):
+        return
     elif getter is None:
         watch.part(thing, Attribute, asked, namespace(thing).get(asked, raw))
     elif is_users(getter):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import types
 from types import FunctionType, MethodType
 from typing import Any
+
+import numpy as np
 
 from ..guard import is_plain
 from ..source import Attribute
@@ -33,6 +36,8 @@ def called(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any])
     """`function` is about to be called."""
     kind = type(function)
     if kind is MethodType:
+        if isinstance(function.__self__, known.SEEDED) and watch.is_made(function.__self__):
+            return maker(watch, [*args, *kwargs.values()])
         return called(watch, function.__func__, [function.__self__, *args], kwargs)
     if kind is FunctionType:
         return _python(watch, function, args, kwargs)
@@ -79,6 +84,8 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
     top, name = top_of(function), function.__name__
     if function in known.AGAIN:
         return again(watch, function, tuple(args))
+    if function is inspect.signature and len(args) == 1 and not kwargs and _has_own_signature(watch, args[0]):
+        return maker(watch, args)
     if top == "numpy":
         return of_numpy(watch, function, args, kwargs)
     every = [*args, *kwargs.values()]
@@ -104,6 +111,16 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
         elif of_mgb:
             _may_call(watch, value)
     return maker(watch, every)
+
+
+def _has_own_signature(watch: Watch, function: Any) -> bool:
+    """Is it a function whose parameters nothing but itself says? These have to stay."""
+    if not isinstance(function, FunctionType) or function.__dict__:
+        return False
+    function_facts(watch, function)
+    watch.part(function, Attribute, "__annotations__", function.__annotations__)
+    container(watch, function.__annotations__, DEPTH)
+    return True
 
 
 def _is_impure_json(function: Any, kwargs: dict[str, Any]) -> bool:
@@ -162,6 +179,8 @@ def _instance(watch: Watch, thing: Any, args: list[Any]) -> Then:
     """An object with a method `__call__`."""
     kind = type(thing)
     raw, _ = lookup(kind, "__call__")
+    if thing is np.random.default_rng and _is_seed(watch, args):
+        return maker(watch, args)
     if not isinstance(raw, FunctionType):
         watch.impure(f"calls {getattr(thing, '__qualname__', '')}, a {kind.__module__}.{kind.__qualname__}")
         return None
@@ -178,8 +197,10 @@ def _instance(watch: Watch, thing: Any, args: list[Any]) -> Then:
 
 def _class(watch: Watch, kind: type, args: list[Any], kwargs: dict[str, Any]) -> Then:
     every, top = [*args, *kwargs.values()], top_of(kind)
-    if kind in known.PURE_TYPES:
+    if kind in known.PURE_WHEN_CALLED:
         return _builtin_class(watch, kind, every)
+    if issubclass(kind, known.SEEDED) and _is_seed(watch, every):
+        return maker(watch, every)
     if top == "numpy":
         return of_numpy(watch, kind, args, kwargs)
     if top == "mgb":
@@ -194,6 +215,14 @@ def _class(watch: Watch, kind: type, args: list[Any], kwargs: dict[str, Any]) ->
     else:
         watch.impure(f"makes a {kind.__module__}.{kind.__qualname__}")
     return maker(watch, every)
+
+
+def _is_seed(watch: Watch, given: list[Any]) -> bool:
+    """Are random numbers made of a seed: of plain numbers, or of what was made of them?"""
+    return bool(given) and all(
+        watch.is_made(one) if isinstance(one, known.SEEDED) else one is not None and is_plain(one)
+        for one in given
+    )
 
 
 def _builtin_class(watch: Watch, kind: type, every: list[Any]) -> Then:
@@ -215,6 +244,8 @@ def _users_class(watch: Watch, kind: type, every: list[Any]) -> None:
     for name in ("__init__", "__new__"):
         class_fact(watch, kind, name)
     initial, owner = lookup(kind, "__init__")
+    if is_users(initial) and initial.__name__ != "__init__":
+        watch.beginning.append(kind)
     if hasattr(kind, "__dataclass_fields__"):
         if isinstance(initial, FunctionType) and not watch.is_made(owner):
             function_facts(watch, initial)

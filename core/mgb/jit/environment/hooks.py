@@ -7,7 +7,7 @@ import functools
 import sys
 from _thread import LockType, RLock
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,21 @@ __all__ = ["HOOKS"]
 @hook
 def begins() -> None:
     """A function of the user's begins."""
-    if WATCHING.watch is not None:
-        WATCHING.watch.net.goes_on()
+    watch = WATCHING.watch
+    if watch is None:
+        return
+    watch.net.goes_on()
+    if watch.beginning:
+        _begin_instance(watch, sys._getframe(1))
+
+
+def _begin_instance(watch: Watch, frame: FrameType) -> None:
+    """A function that was assigned as ``__init__``, under whatever name, is given an instance that is new."""
+    code = frame.f_code
+    first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    if type(first) is watch.beginning[-1]:
+        watch.beginning.pop()
+        watch.make(first)
 
 
 # variables

@@ -92,6 +92,7 @@ def is_trusted(code: CodeType) -> bool:
 _MADE = (
     "singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass", "_dataclass",
     "_replace",  # of dataclasses, since Python 3.13
+    "RLock",  # of threading, which NumPy's generators make one by
 )  # fmt: skip
 
 
@@ -321,6 +322,13 @@ PURE_TYPES = frozenset(
     }
 )  # fmt: skip
 
+#: Further classes whose call does; their other methods that make one may ask the clock or the time zone.
+PURE_WHEN_CALLED = PURE_TYPES | {
+    datetime.date, datetime.time, datetime.datetime, datetime.timezone, decimal.Decimal,
+}  # fmt: skip
+#: Classes of random numbers, which are a function of the seed that they are made with.
+SEEDED = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+
 _PURE_NAMES = (
     "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr ord "
     "hex bin oct format iter hash"
@@ -348,7 +356,10 @@ WRITES: dict[Any, int] = {
     struct.pack_into: 1,
 }  # fmt: skip
 #: Functions of these modules only read what they are given.
-PURE_MODULES = _words("math cmath _bisect itertools _struct zlib binascii unicodedata _sre")
+PURE_MODULES = _words(
+    "math cmath _bisect itertools _struct zlib binascii unicodedata _sre _hashlib _md5 _sha1 _sha2 _sha256 "
+    "_sha512 _sha3 _blake2"
+)
 
 #: Methods that only read, by class; of others it is taken that they write.
 READS: dict[type, frozenset[str]] = {
@@ -368,6 +379,10 @@ READS: dict[type, frozenset[str]] = {
     re.Pattern: _words("search match fullmatch sub subn split findall finditer"),
     re.Match: _words("group groups groupdict start end span expand"),
     types.FunctionType: _words("__get__"),
+    datetime.date: frozenset({*vars(datetime.date), *vars(datetime.datetime)})
+    - _words("today now utcnow fromtimestamp utcfromtimestamp astimezone timestamp"),
+    datetime.time: frozenset(vars(datetime.time)),
+    datetime.timedelta: frozenset(vars(datetime.timedelta)),
     contextvars.ContextVar: _words("get"),
     type: _words(
         "mro __subclasses__ __instancecheck__ __subclasscheck__ __call__ __new__ __init__ __prepare__"
@@ -383,6 +398,6 @@ READS: dict[type, frozenset[str]] = {
 NUMPY_WRITES = _words("copyto put place putmask fill_diagonal put_along_axis at shuffle")
 NUMPY_DENIED = _words(
     "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall "
-    "setbufsize set_printoptions printoptions empty empty_like setflags show_config ndarray nditer "
+    "setbufsize set_printoptions printoptions setflags show_config ndarray nditer "
     "array2string array_repr array_str"
 )

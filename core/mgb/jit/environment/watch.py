@@ -59,6 +59,7 @@ class Watch:
         self.makes: Callable[[Any], bool] = lambda _: False
         self._aliases: dict[int, dict[Source, None]] = {}  # by the ids of Tensors: where else they were found
         self.pending: dict[int, Any] = {}  # by frame: what is done with the result of its call
+        self.beginning: list[type] = []  # whose `__init__`, called next, has another name
         self.walked: set[Source] = set()  # Modules of which all has been read
         self.busy = False  # it is looking itself
         self.quiet: dict[int, type] = {}  # classes of mgb's that have nothing of a user's: see `reach`
