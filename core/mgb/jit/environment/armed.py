@@ -16,6 +16,9 @@ from . import arming
 from .instrument import codes_in, instrumented
 from .known import is_heap, is_library, is_library_code, is_trusted, is_trusted_holder
 
+#: Of more code no more is watched in one recording: objects of a large library may reach all of it.
+_LARGEST = 1 << 16
+
 #: What a class holds that is called.
 METHODS = (FunctionType, staticmethod, classmethod, property)
 
@@ -38,6 +41,7 @@ class Armed:
         self._armed: dict[int, Any] = {}
         self._watched: set[int] = set()  # codes with hooks
         self._unwatched: dict[int, str] = {}  # why a code has none
+        self._size = 0  # of the codes, in bytes
 
     def arm(self, thing: Any) -> None:
         """Watch the Python functions that `thing` is, or that its class, submodules and hooks have."""
@@ -78,7 +82,11 @@ class Armed:
             return
         own = arming.own_code(function)
         self._armed[id(function)] = function
-        why = arming.arm(function, self._instrument, id(self))
+        self._size += len(own.co_code)
+        if self._size > _LARGEST:
+            why: str | None = f"the body reaches more code than the {_LARGEST} bytes that are watched"
+        else:
+            why = arming.arm(function, self._instrument, id(self))
         if why is not None:
             self._unwatched[id(own)] = why
             self._armed[id(own)] = own  # so that no other gets its id

@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import copy
 import functools
 import itertools
 import linecache
@@ -21,6 +22,9 @@ from .transform import MARK, Transformer
 _FUTURE = functools.reduce(
     int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 )
+
+#: Files of more characters are not read: that takes longer than a body is worth.
+_LONGEST = 1 << 18
 
 #: How names of code begin whose file is the module's: Python's own, and what cloudpickle has carried here.
 _OF_A_FILE = ("<frozen ", "<dynamic-code>")
@@ -70,6 +74,8 @@ def _instrument(
     text = _text(code.co_filename, module)
     if not text:
         return "it has no source"
+    if len(text) > _LONGEST:
+        return f"its file has {len(text)} characters, more than {_LONGEST}"
     for number in _statements(text, code.co_firstlineno):
         for loader in (None, _rewriter(module)):
             given = text, number, loader
@@ -87,6 +93,12 @@ def _transformed(given: tuple[str, int, Any], code: CodeType, path: tuple[int, .
 
     Of those in its line it is one by whose hooks that is changed: itself comes before those around it.
     """
+    body = _kept_body(*given)
+    found = [*_functions(body[-1], code, None)]
+    if len(found) == 1:
+        alone = _alone_in_its_class(body, *found[0], code)
+        if alone is not None:
+            return alone
     for number in itertools.count(1):
         body = _body(*given)
         found = [*_functions(body[-1], code, None)]
@@ -96,6 +108,32 @@ def _transformed(given: tuple[str, int, Any], code: CodeType, path: tuple[int, .
         if number == len(found) or _alone(made) != _alone(code):
             break
     return made
+
+
+def _alone_in_its_class(
+    body: list[ast.stmt], function: Any, within: str | None, code: CodeType
+) -> CodeType | None:
+    """The function with hooks, compiled without the other methods of its class; None: it is not found there.
+
+    A class may be large, and each of its methods is transformed.
+    """
+    memo: dict[int, Any] = {}
+    alone = _only(body[-1], function, memo)
+    Transformer(Names(code.co_freevars, within)).function(memo[id(function)])
+    whole = _compile([*body[:-1], alone], code.co_filename, code.co_flags & _FUTURE)
+    first = code.co_qualname, code.co_firstlineno
+    found = [part for part in codes_in(whole) if (part.co_qualname, part.co_firstlineno) == first]
+    return found[0] if len(found) == 1 else None
+
+
+def _only(node: Any, function: Any, memo: dict[int, Any]) -> Any:
+    """A copy of a statement, of whose classes only what leads to `function` is left."""
+    if isinstance(node, ast.ClassDef) and node is not function:
+        way = next((part for part in node.body if any(inner is function for inner in ast.walk(part))), None)
+        if way is not None:
+            fields = {**vars(node), "bases": [], "keywords": [], "decorator_list": []}
+            return ast.ClassDef(**{**fields, "body": [_only(way, function, memo)]})
+    return copy.deepcopy(node, memo)
 
 
 def _alone(code: CodeType) -> CodeType:
@@ -168,6 +206,9 @@ def _body(text: str, number: int, loader: Any) -> list[ast.stmt]:
         sys.modules[type(loader).__module__].rewrite_asserts(tree, text.encode(), None, loader.config)
         body = tree.body
     return body
+
+
+_kept_body = lru_cache(maxsize=16)(_body)  # which nobody changes
 
 
 @lru_cache(maxsize=64)
