@@ -55,8 +55,8 @@ def as_it_is_now(array: Any) -> Any:
 
 
 def is_number(tensor: Tensor) -> bool:
-    """Was it made of a Python number, or of a list that holds one?"""
-    return tensor._index == CONSTANT and tensor._data.size == 1
+    """Was it made of a Python number? A list that holds one is an array, of a shape of its own."""
+    return tensor._index == CONSTANT and not tensor._data.ndim
 
 
 def same_bits(mine: Any, other: Any) -> bool:
