@@ -91,7 +91,7 @@ GROUPED: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", GROUPED)
 @pytest.mark.parametrize(("groups", "convolutions"), [(24, 0), (3, 3)], ids=["narrow", "wide"])
-def test_grouped_convolutions_are_lowered_without_group_count(
+def test_grouped_convolutions_are_lowered_to_plain_ones(
     name: str, groups: int, convolutions: int
 ) -> None:
     """It takes the time of all channels with all others for them."""
