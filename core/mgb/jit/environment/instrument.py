@@ -72,6 +72,18 @@ def _instrument(
     code: CodeType, module: Mapping[str, Any], hooks: Mapping[str, Callable[..., Any]]
 ) -> CodeType | str:
     text = _text(code.co_filename, module)
+    made = _made_of(text, code, module)
+    if made is None:  # a module that was loaded again has another source than the one that is kept
+        linecache.checkcache(code.co_filename)
+        fresh = _text(code.co_filename, module)
+        made = _made_of(fresh, code, module) if fresh != text else None
+    if made is None:
+        return "its source is not what was compiled: the file has changed, or something rewrites it"
+    return made if isinstance(made, str) else _with(made, hooks)
+
+
+def _made_of(text: str, code: CodeType, module: Mapping[str, Any]) -> CodeType | str | None:
+    """`code` with marks for hooks, of the source `text`; why not, or None where it is of another source."""
     if not text:
         return "it has no source"
     if len(text) > _LONGEST:
@@ -84,8 +96,8 @@ def _instrument(
                 made = _transformed(given, code, path)
                 if made.co_freevars != code.co_freevars or made.co_name != code.co_name:
                     return "its source with hooks is another function"
-                return _with(made, hooks)
-    return "its source is not what was compiled: the file has changed, or something rewrites it"
+                return made
+    return None
 
 
 def _transformed(given: tuple[str, int, Any], code: CodeType, path: tuple[int, ...]) -> CodeType:

@@ -136,3 +136,17 @@ def test_object_outside_given_to_an_assigned_init_is_a_side_effect() -> None:
 
     traced = trace(body)
     assert [traced(tensor(1.0)).item() for _ in range(4)] == [2.0, 3.0, 4.0, 5.0]
+
+
+def test_function_of_a_reloaded_module_is_watched_again(module: Any, tmp_path: Path) -> None:
+    path = tmp_path / "with_getattr.py"
+    path.write_text("k = 2.0\n\ndef scaled(x):\n    return x * k\n")
+    importlib.reload(module)
+    traced = trace(lambda x: module.scaled(x))
+    assert [traced(tensor(1.0)).item() for _ in range(3)] == [2.0] * 3
+    path.write_text("k = 5.0\n\n\ndef scaled(x):\n    y = x * k\n    return y + 1\n")
+    importlib.reload(module)
+    assert [traced(tensor(1.0)).item() for _ in range(3)] == [6.0] * 3
+    module.k = 7.0
+    assert traced(tensor(1.0)).item() == 8.0
+    assert traced.stats()["body_runs"] <= 3
