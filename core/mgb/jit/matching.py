@@ -53,6 +53,7 @@ class Matching(Traced[P, R]):
                 session.abandon(another)
                 raise
             raise
+        variants.departures = variants.departures + 1 if session.left else 0
         if session.left and not session.is_whole:
             variants.departs = True  # the next one that does keeps track of every Tensor, and is kept
             return result

@@ -161,8 +161,9 @@ class trace(Matching[P, R]):
         impure = self._impure.get(key.pattern)
         if impure is None or impure.is_due():
             return MISS
-        result = self._follow(args, kwargs, impure.variants)
-        if result is MISS and not impure.may_record():
+        follows = impure.may_follow()
+        result = self._follow(args, kwargs, impure.variants) if follows else MISS
+        if not follows or (result is MISS and not impure.may_record()):
             self._statistics.body_runs += 1
             result = self.__wrapped__(*args, **kwargs)
         impure.calls += result is not MISS

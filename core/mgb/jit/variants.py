@@ -19,6 +19,9 @@ _FEWEST, _MOST, _STEPS = 8, 256, 1 << 15
 #: Recorded calls whose lengths are followed, that are asked for those of other lengths.
 _RESIZED = 16
 
+#: After so many calls in a row that no variant fits most are not matched any more.
+_DEPARTURES = 16
+
 #: How often a body that was impure is recorded: at the first call, the second, the fourth, the eighth.
 _ATTEMPTS = 4
 
@@ -38,9 +41,12 @@ class Variants:
     ----------
     departs : bool
         Has a call departed from every variant that it could follow?
+    departures : int
+        How many calls in a row have.
     """
 
     departs = False
+    departures = 0
 
     def __init__(self) -> None:
         self._kept: dict[Shapes, tuple[Variant, ...]] = {}  # of each the one first that was followed last
@@ -129,7 +135,7 @@ class Impure:
         self._leaves = list(held)  # whose ids stay taken
         self._attempts = 0
         self.unsettled: str | None = None
-        self._next = 1
+        self._next = self._next_match = 1
         self._reasons: frozenset[str] = frozenset()
 
     def may_record(self) -> bool:
@@ -138,6 +144,14 @@ class Impure:
             return True
         due = self.calls >= self._next
         self._next = 2 * self.calls if due else self._next
+        return due
+
+    def may_follow(self) -> bool:
+        """Shall a call be matched with variants? Less and less, where each does what none has done."""
+        if self.variants.departures < _DEPARTURES:
+            return True
+        due = self.calls >= self._next_match
+        self._next_match = 2 * self.calls if due else self._next_match
         return due
 
     def is_due(self) -> bool:
