@@ -20,8 +20,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from types import NoneType
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 import pluggy
 
@@ -494,7 +493,7 @@ def install_line() -> str:
     with suppress(PackageNotFoundError, ValueError, KeyError):
         origin = distribution("mgb").read_text("direct_url.json")
         if origin is not None:
-            root = Path(url2pathname(urlsplit(json.loads(origin)["url"]).path))
+            root = Path(unquote(urlsplit(json.loads(origin)["url"]).path))
     wanted = root / "requirements.txt"
     if (root / "plugins" / "cpu_llvm").is_dir() and wanted.is_file():
         return f"pip install -r {wanted}"

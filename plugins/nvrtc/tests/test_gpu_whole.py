@@ -17,7 +17,7 @@ from mgb.jit import trace
 from mgb.ops.declare import OPS
 from mgb_nvrtc import Nvrtc
 
-sys.path.append(str(Path(__file__).parents[3] / "core" / "tests"))
+sys.path.append(str(Path(__file__).parents[3] / "core" / "tests" / "support"))
 samples = pytest.importorskip("op_samples", reason="the tests of the core are not beside these")
 
 PROBLEM = Nvrtc().probe()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[3] / "core" / "tests"))
+sys.path.append(str(Path(__file__).parents[3] / "core" / "tests" / "support"))
 
 import file_fuzz
 import mutations
