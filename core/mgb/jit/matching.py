@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autodiff.tape import any_open
-from ..tensor import ACTIVE
+from ..tensor import ACTIVE, replace_handlers, restore_handlers
 from . import reasons
 from .arguments import ARRAYS, arrays_among, names_of, shapes_of
 from .binding import P, R
@@ -38,7 +38,7 @@ class Matching(Traced[P, R]):
         session = Replay(variant, variants, (shapes, args, kwargs), self._skips, self.imperative)
         session.symbolic_shape = self.symbolic_shape
         self._statistics.body_runs += 1
-        before = ACTIVE.get()
+        before, replaced = ACTIVE.get(), replace_handlers()
         try:  # as `run_in`, without a call more
             ACTIVE.set(session)
             result = self.__wrapped__(*args, **kwargs)
@@ -53,6 +53,8 @@ class Matching(Traced[P, R]):
                 session.abandon(another)
                 raise
             raise
+        finally:
+            restore_handlers(replaced)
         variants.departures = variants.departures + 1 if session.left else 0
         if session.left and not session.is_whole:
             variants.departs = True  # the next one that does keeps track of every Tensor, and is kept

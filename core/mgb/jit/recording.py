@@ -16,7 +16,7 @@ from ..holding import Holder
 from ..ir import Op, Spec
 from ..scalars import SCALARS, Scalar, Size, mapped, plain
 from ..sizes import but_lengths
-from ..tensor import Tensor, place, wrap
+from ..tensor import Tensor, handling, place, wrap
 from .arguments import numbers_in
 from .effects import look_for_tensors, note_effects
 from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref
@@ -126,6 +126,8 @@ class Recording(CallSession):
     def read(self, tensor: Tensor) -> Any:
         if self.ended_early:
             return self.late(tensor)
+        if handling():
+            return self.peek(tensor)
         if tensor._index in self.record.statics:
             if self.inputs.followed is not None:
                 self.inputs.followed.fix()

@@ -10,7 +10,7 @@ from .. import dtypes
 from ..apply import caller, constant, evaluate
 from ..apply import record as tell_tapes
 from ..ir import Op, Spec, input_node
-from ..tensor import CONSTANT, Tensor, place
+from ..tensor import CONSTANT, Tensor, handling, place
 from .arguments import numbers_in
 from .departure import Departure, Matched, differs_in_cut, differs_in_op, differs_in_read, is_read
 from .entry import END, EXCLUDE, READ, Entry, Literal, Ref, cut_at, external_ref
@@ -161,6 +161,8 @@ class Replay(Matched):
     def read(self, tensor: Tensor) -> Any:
         if self._finished or self._failed:
             return self.late(tensor)
+        if handling():
+            return self.peek(tensor)
         step = tensor._index
         if step in self.record.statics:
             return self.record.static_value(step)

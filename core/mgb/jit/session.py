@@ -113,6 +113,27 @@ class CallSession(Session[Tensor]):
                 self.evaluate((step,))
         return self.values[step]
 
+    def peek(self, tensor: Tensor) -> Any:
+        """The value of a Tensor in flight for code that is no part of the body; the call goes on as it would.
+
+        That is what eager code would see. Where a program has begun to overwrite what it is made of, it is
+        what stands in the place of the Tensor, before its update or after it.
+        """
+        if tensor._data is not None:
+            return tensor._data
+        step, values, needed = tensor._index, self.values, self._needed((tensor._index,))
+        if needed.isdisjoint(self.lost()) and not any(self.entry(n).op.ordered for n in needed):
+            try:
+                self.values = dict(values)
+                self._run_eagerly(needed)
+                return self.values[step]
+            finally:
+                self.values = values
+        place = self.record.updates().get(step)
+        if place is None:
+            raise self.unreadable(tensor)
+        return self.fed[place]
+
     def check_foreign(self, tensor: Tensor) -> None:
         """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
         other = tensor._session
@@ -208,15 +229,22 @@ class CallSession(Session[Tensor]):
 
     def evaluate(self, steps: Iterable[int]) -> None:
         """Compute `steps`, all they need, and the ordered ones before the last of them; in recorded order."""
+        steps = list(steps)
+        self._run_eagerly(self._needed(steps + [*self.due(max(steps, default=0))]))
+
+    def _needed(self, steps: Sequence[int]) -> set[int]:
+        """Those of `steps`, and of what they are made of, that have no value."""
         needed: set[int] = set()
         stack = list(steps)
-        stack += self.due(max(stack, default=0))
         while stack:
             step = stack.pop()
             if step not in self.values and step not in needed:
                 needed.add(step)
                 stack.extend(r for r in self.entry(step).args if isinstance(r, int) and r >= 0)
-        for step in sorted(needed):
+        return needed
+
+    def _run_eagerly(self, steps: Iterable[int]) -> None:
+        for step in sorted(steps):
             entry = self.entry(step)
             self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params, entry.spec.device)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import signal
+import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import BuiltinFunctionType, FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from .. import config
@@ -118,6 +122,7 @@ def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args
     is replaced, each place where an exception can arise is covered by the handler.
     """
     before = ACTIVE.get()
+    replaced = replace_handlers() if session is not None else []
     try:
         ACTIVE.set(session)
         result = function(*args, **kwargs)
@@ -125,6 +130,8 @@ def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args
     except BaseException:
         ACTIVE.set(before)
         raise
+    finally:
+        restore_handlers(replaced)
     return result
 
 
@@ -135,3 +142,72 @@ def active_trace() -> Session[Any] | None:
         return session
     session.flush()
     return None
+
+
+# Signal handlers. Python calls one between two bytecodes of the main thread, whatever that is at: while a
+# session is active there, each is replaced by one that steps out of the session first.
+
+#: `signal.getsignal` also looks its result up in an enumeration, which takes ten times as long.
+_get: Callable[[int], Any] = _signal.getsignal
+_SIGNALS = tuple(sorted(map(int, signal.valid_signals())))
+
+#: The module of asyncio's handler, which does nothing; replacing it would undo its `signal.siginterrupt`.
+_IDLE = "asyncio.unix_events"
+
+#: Does a handler run that has interrupted a session?
+_handling: ContextVar[bool] = ContextVar("mgb_handling", default=False)
+
+
+class Outside:
+    """A signal handler that runs outside of the session which it interrupts.
+
+    Attributes
+    ----------
+    unwatched : callable
+        Calls what it is given where nobody watches; who watches bodies gives it.
+    """
+
+    __slots__ = ("handler",)
+    unwatched: Callable[..., Any] = staticmethod(lambda function, *args: function(*args))
+
+    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> Any:
+        token = _handling.set(True)
+        try:
+            return self.unwatched(run_in, None, self.handler, number, frame)
+        finally:
+            _handling.reset(token)
+
+
+def handling() -> bool:
+    """Does a signal handler ask, and not the body that it interrupts?"""
+    return _handling.get()
+
+
+def replace_handlers() -> list[int]:
+    """Have signal handlers run outside of sessions, until `restore_handlers` is given what this returns."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return []
+    found = [number for number in _SIGNALS if callable(_get(number))]
+    return [number for number in found if _replace(number, _get(number))] if found else found
+
+
+def _replace(number: int, handler: Any) -> bool:
+    """Replace a handler that is written in Python, unless it is replaced already."""
+    if isinstance(handler, (Outside, BuiltinFunctionType)) or getattr(handler, "__module__", None) == _IDLE:
+        return False
+    signal.signal(number, Outside(handler))
+    return True
+
+
+def restore_handlers(numbers: list[int]) -> None:
+    """Undo `replace_handlers`; a handler that has been installed since stays.
+
+    One that an interrupt leaves replaced goes on to do what it did.
+    """
+    for number in numbers:
+        handler = _get(number)
+        if isinstance(handler, Outside):
+            signal.signal(number, handler.handler)

@@ -11,7 +11,7 @@ from typing import Any
 from ...holding import SETTINGS
 from ...scalars import FOLLOWED, plain
 from ...sizes import settled, tuple_like
-from ...tensor import Tensor
+from ...tensor import Outside, Tensor
 from ..arguments import names_of
 from ..guard import is_plain
 from ..source import Argument, Attribute, Held, Object, Result, Source
@@ -249,6 +249,9 @@ def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Giv
         return function(*args, **kwargs) if watch is None else watch.net.without(function, *args, **kwargs)
     finally:
         WATCHING.watch = watch
+
+
+Outside.unwatched = staticmethod(unwatched)  # type: ignore[arg-type]
 
 
 def writes_of(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> tuple[
