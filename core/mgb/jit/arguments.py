@@ -11,7 +11,7 @@ from ..errors import TraceInputError
 from ..forking import cached_property
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
-from .tree import Structure, exactly, flatten
+from .tree import Structure, exactly, flatten, is_looked_into
 
 #: Types of numbers that a call may be recorded for whatever they are.
 _NUMBERS = FOLLOWED
@@ -93,7 +93,7 @@ def numbers_in(leaves: Sequence[Any]) -> dict[int, Any]:
 
 def _first_indices(leaves: Sequence[Any]) -> tuple[int, ...]:
     """For each Tensor and array the first index where it stands itself; empty when all differ."""
-    tensors = [id(t) for t in leaves if isinstance(t, ARRAYS)]
+    tensors = [id(t) for t in leaves if isinstance(t, ARRAYS) or is_looked_into(t)]
     return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()
 
 
@@ -103,7 +103,7 @@ def _leaf_key(leaf: Any) -> Any:
         return ArrayKey((type(leaf), leaf.shape, leaf.dtype, leaf._device))
     if type(leaf) is np.ndarray and not leaf.dtype.hasobject:
         return ArrayKey((np.ndarray, leaf.shape, leaf.dtype, ""))
-    return exactly(leaf)
+    return (type(leaf), None) if is_looked_into(leaf) else exactly(leaf)
 
 
 def names_of(arrangement: Structure) -> list[str]:

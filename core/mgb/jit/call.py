@@ -28,7 +28,7 @@ from .guard import MISS, Guard, Guards, Lines, is_plain
 from .record import Binding, End, External, Given, Live
 from .source import Argument, Attribute, Grad, Held, Identity, Object, Source, Sources
 from .tensor_guards import Arguments, Fits
-from .tree import LEAF, Structure, is_itself
+from .tree import LEAF, Structure, is_itself, is_looked_into
 from .variant import Variant
 
 
@@ -110,6 +110,7 @@ class _Sketch:
 def _sketched(leaves: Sequence[Any]) -> list[Any]:
     """What is to be known of arguments; nothing is held for that which its key does not hold."""
     sketches: dict[int, Any] = {id(leaf): Identity(leaf) for leaf in leaves if is_itself(leaf)}
+    sketches |= {id(leaf): type(leaf) for leaf in leaves if is_looked_into(leaf)}
     sketches |= {id(leaf): _Sketch(type(leaf), leaf.spec) for leaf in leaves if isinstance(leaf, Tensor)}
     return [sketches.get(id(leaf), np.ndarray if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from abc import ABC
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
-from typing import Any
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any, Generic, Protocol
 
 import numpy as np
 
@@ -18,6 +22,12 @@ from .source import Identity
 
 #: How an object is told apart that is equal to itself alone.
 _OF_OBJECTS: Any = (object.__hash__, object.__eq__)
+
+#: Flags of classes: one made at run time, and one that cannot be changed.
+_HEAP, _IMMUTABLE = 1 << 9, 1 << 8
+
+#: Classes whose objects have nothing of them.
+_EMPTY = (object, ABC, Generic, Protocol)
 
 #: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
 _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
@@ -133,6 +143,26 @@ def is_itself(value: Any) -> bool:
     kind = type(value)
     is_one = (kind.__hash__, kind.__eq__) == _OF_OBJECTS or isinstance(value, Holder)
     return is_one and kind.__weakrefoffset__ != 0
+
+
+def is_looked_into(value: Any) -> bool:
+    """Is it an object of a class in Python, of which only what a body reads has to be as it was?
+
+    Containers, numbers and texts are known by what is in them, and classes of Python's library may hide it.
+    """
+    kind = type(value)
+    if kind is SimpleNamespace:
+        return True
+    return kind.__flags__ & _HEAP != 0 and not isinstance(value, Enum) and all(map(_is_users, kind.__mro__))
+
+
+def _is_users(kind: type) -> bool:
+    """Is it a class of a user's in Python, or one that holds nothing?"""
+    if kind in _EMPTY:
+        return True
+    top = (kind.__module__ or "").partition(".")[0]
+    of_library = top in sys.stdlib_module_names and top != "__main__"
+    return kind.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP and not of_library and top not in ("mgb", "numpy")
 
 
 def exactly(value: Any) -> tuple[Any, ...]:

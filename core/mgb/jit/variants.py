@@ -9,7 +9,7 @@ from .. import forking
 from ..tensor import Tensor
 from .entry import Entry
 from .environment import Impurity
-from .tree import flatten, is_itself
+from .tree import flatten, is_itself, is_looked_into
 from .variant import Variant
 
 #: Variants that are kept, the newest: as many as have `_STEPS` steps together, within bounds. A step takes
@@ -131,8 +131,8 @@ class Impure:
     def __init__(self, leaves: Sequence[Any]) -> None:
         self.variants = Variants()
         self.calls = 0
-        held = (leaf for leaf in leaves if not isinstance(leaf, Tensor) and not is_itself(leaf))
-        self._leaves = list(held)  # whose ids stay taken
+        known = (leaf for leaf in leaves if not is_itself(leaf) and not is_looked_into(leaf))
+        self._leaves = [leaf for leaf in known if not isinstance(leaf, Tensor)]  # whose ids stay taken
         self._attempts = 0
         self.unsettled: str | None = None
         self._next = self._next_match = 1

@@ -194,3 +194,70 @@ def a_class_made_in_the_body():
         GAIN = 8.0
 
     return changing(outer, change)
+
+
+class Thing:
+    """Told apart from others by which one it is."""
+
+
+FIRST, SECOND = Thing(), Thing()
+SPOT = [SECOND]
+
+
+def asked(question):
+    """Whether the body asks of what stands in SPOT if it is FIRST."""
+
+    def change():
+        SPOT[0] = FIRST
+
+    return changing(lambda x: x * (3.0 + question(SPOT[0])), change)
+
+
+@case
+def an_object_that_is_compared():
+    return asked(lambda thing: thing == FIRST)
+
+
+@case
+def an_object_that_is_compared_for_being_another():
+    return asked(lambda thing: thing != FIRST)
+
+
+@case
+def an_object_with_a_hash():
+    return asked(lambda thing: hash(thing) == hash(FIRST))
+
+
+@case
+def an_object_that_is_looked_for_in_a_list():
+    return asked(lambda thing: thing in [FIRST])
+
+
+@case
+def an_object_that_is_looked_for_in_a_dict():
+    return asked(lambda thing: thing in {FIRST: 1.0})
+
+
+@case
+def an_object_that_is_a_key():
+    return asked(lambda thing: {FIRST: 4.0}.get(thing, 1.0))
+
+
+@case
+def an_object_that_is_counted():
+    return asked(lambda thing: [FIRST, SECOND].count(thing) + [FIRST, SECOND].index(thing))
+
+
+@case
+def an_object_in_a_set():
+    return asked(lambda thing: len({thing, FIRST}))
+
+
+@case
+def an_object_in_tuples_that_are_compared():
+    return asked(lambda thing: (thing, 1) == (FIRST, 1))
+
+
+@case
+def an_object_in_lists_that_are_compared():
+    return asked(lambda thing: [[thing]] == [[FIRST]])

@@ -228,7 +228,9 @@ def special(watch: Watch, thing: Any, *asked: str) -> None:
         watch.kind(thing)
         for method in asked:
             class_fact(watch, kind, method)
-            raw, _ = lookup(kind, method)
+            raw, owner = lookup(kind, method)
+            if owner is object and method in ("__eq__", "__hash__"):
+                watch.identity(thing)
             _reads_elsewhere(watch, thing, method, raw)
             function = getattr(raw, "__func__", raw)
             if raw is not MISSING and not isinstance(function, (FunctionType, type(None), *_C_SLOTS)):

@@ -125,8 +125,8 @@ def hashed(watch: Watch, key: Any) -> None:
     if kind.__hash__ is not object.__hash__:
         special(watch, key, "__hash__", "__eq__")
         whole(watch, key)
-    elif not isinstance(key, (type, FunctionType)) and (source := watch.source_of(key)) is not None:
-        watch.guard(source, "is", Held(key))
+    elif not isinstance(key, (type, FunctionType)):
+        watch.identity(key)
 
 
 def stores(watch: Watch, thing: Any, key: Any, value: Any) -> None:

@@ -128,9 +128,8 @@ def _identity(watch: Watch, value: Any) -> None:
     """It is asked next which object this is."""
     if watch.is_argument(value):
         watch.impure("asks which object a container among the arguments is")
-    source = watch.source_of(value)
-    if source is not None and not isinstance(source, Object) and type(value) not in QUIET:
-        watch.guard(source, "is", Held(value))
+    if type(value) not in QUIET:
+        watch.identity(value)
 
 
 @hook

@@ -110,6 +110,8 @@ def of_mapping(watch: Watch, thing: Any, key: Any, is_get: bool = False) -> None
     inside = natively(watch, thing)
     watch.looked_for(key, inside)
     known = key_of(key)
+    if isinstance(known, Held) and not isinstance(key, Tensor):
+        watch.identity(key)
     if known is MISSING:
         container(watch, inside, 2)
         watch.arm(type(key))
@@ -149,6 +151,8 @@ def contains(watch: Watch, key: Any, thing: Any) -> None:
     if isinstance(thing, CONTAINERS):
         watch.looked_for(key, thing)
     known = key_of(key)
+    if isinstance(known, Held) and not isinstance(key, Tensor):
+        watch.identity(key)
     if isinstance(key, (float, complex)) and key != key:
         return watch.impure("asks where NaN is, which equals only the very same object")
     if isinstance(thing, (*_MAPPINGS, set, frozenset)) and known is not MISSING:
@@ -268,6 +272,8 @@ def _object(watch: Watch, thing: Any, deep: int, whole: bool) -> None:
     kind = type(thing)
     if is_trusted_holder(thing):
         return tree(watch, thing) if whole else None
+    if is_heap(kind) and (lookup(kind, "__eq__")[1] is object or lookup(kind, "__hash__")[1] is object):
+        watch.identity(thing)
     whole = whole or any(is_heap(base) and base.__module__ == "collections" for base in kind.__mro__)
     every_method(watch, kind)
     if is_heap(kind) and (whole or watch.source_of(thing) is not None):

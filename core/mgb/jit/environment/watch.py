@@ -259,6 +259,12 @@ class Watch:
         if source is not None:
             self.guard(source, test, value)
 
+    def identity(self, thing: Any) -> None:
+        """Which object `thing` is has to stay."""
+        source = self.source_of(thing)
+        if source is not None and not isinstance(source, Object):
+            self.guard(source, "is", Held(thing))
+
     def kind(self, thing: Any) -> None:
         """The class of `thing` has to stay; a Tensor is known by itself."""
         if not isinstance(thing, Tensor):
