@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..errors import TraceInputError
 from ..forking import cached_property
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
+from .source import Identity
 from .tree import Structure, exactly, flatten, is_looked_into
 
 #: Types of numbers that a call may be recorded for whatever they are.
@@ -103,7 +105,9 @@ def _leaf_key(leaf: Any) -> Any:
         return ArrayKey((type(leaf), leaf.shape, leaf.dtype, leaf._device))
     if type(leaf) is np.ndarray and not leaf.dtype.hasobject:
         return ArrayKey((np.ndarray, leaf.shape, leaf.dtype, ""))
-    return (type(leaf), None) if is_looked_into(leaf) else exactly(leaf)
+    if not is_looked_into(leaf):
+        return exactly(leaf)
+    return type(leaf), Identity(leaf.__code__) if isinstance(leaf, FunctionType) else None
 
 
 def names_of(arrangement: Structure) -> list[str]:

@@ -141,8 +141,8 @@ def of_keys(name: str, known: Sequence[tuple[Any, ...]], key: tuple[Any, ...], n
     index = next(i for i in range(2, len(key)) if _differ(closest[i], key[i]))
     if _is_object(key[index]) and key[index][0] is closest[index][0]:
         return (
-            f"{names[index - 2]} of {name} is another {key[index][0].__name__} than recorded: functions, "
-            "Modules and objects of libraries are known by which one they are"
+            f"{names[index - 2]} of {name} is another {key[index][0].__name__} than recorded: Modules, and "
+            "functions and objects of libraries, are known by which one they are"
         )
     aspect = _aspect(closest[index], key[index])
     recorded = dict.fromkeys(_shown(other[index], aspect) for other in reversed(alike))

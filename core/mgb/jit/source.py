@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from inspect import unwrap
 from itertools import repeat
 from keyword import iskeyword
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -170,18 +170,16 @@ class Object(Source):
 
 @dataclass(frozen=True, slots=True)
 class Cell(Source):
-    """A variable of a function around the one that reads it."""
+    """A variable of a function around the one that reads it, whose cell another source gives."""
 
-    cell: Held
+    of: Source
     name: str
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        cell = self.cell.get()
-        assert isinstance(cell, CellType)
-        return cell.cell_contents
+        return self.of.read(leaves).cell_contents
 
     def code(self, scope: Scope) -> str:
-        return f"{scope.name(self.cell.get())}.cell_contents"
+        return f"{scope.local(self.of)}.cell_contents"
 
     def __str__(self) -> str:
         return f"variable `{self.name}` of the function around it"
@@ -332,6 +330,11 @@ def roots(source: Source) -> Iterator[Source]:
     else:
         for part in parts if isinstance(parts, tuple) else (parts,):
             yield from roots(part)
+
+
+def is_in_argument(source: Source) -> bool:
+    """Is it an argument, or in one, so that another one may stand there at each call?"""
+    return all(isinstance(root, Argument) for root in roots(source))
 
 
 def is_gone(source: Source) -> bool:

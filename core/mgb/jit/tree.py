@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -146,13 +146,15 @@ def is_itself(value: Any) -> bool:
 
 
 def is_looked_into(value: Any) -> bool:
-    """Is it an object of a class in Python, of which only what a body reads has to be as it was?
+    """Is it a function, or an object of a class, of a user's, of which only what a body reads has to stay?
 
     Containers, numbers and texts are known by what is in them, and classes of Python's library may hide it.
     """
     kind = type(value)
     if kind is SimpleNamespace:
         return True
+    if kind is FunctionType:
+        return not _is_librarys(value)
     return kind.__flags__ & _HEAP != 0 and not isinstance(value, Enum) and all(map(_is_users, kind.__mro__))
 
 
@@ -160,9 +162,12 @@ def _is_users(kind: type) -> bool:
     """Is it a class of a user's in Python, or one that holds nothing?"""
     if kind in _EMPTY:
         return True
-    top = (kind.__module__ or "").partition(".")[0]
-    of_library = top in sys.stdlib_module_names and top != "__main__"
-    return kind.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP and not of_library and top not in ("mgb", "numpy")
+    return kind.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP and not _is_librarys(kind)
+
+
+def _is_librarys(thing: Any) -> bool:
+    top = (thing.__module__ or "").partition(".")[0]
+    return top in sys.stdlib_module_names or top in ("mgb", "numpy")
 
 
 def exactly(value: Any) -> tuple[Any, ...]:

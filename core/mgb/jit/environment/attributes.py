@@ -55,9 +55,13 @@ def cell(watch: Watch, asked: str, within: Any) -> None:
     """A variable of a function around is read, which the function `within` has alone."""
     (held,) = within.__closure__
     if is_empty(held):
-        watch.guard(Result(is_empty, Object(Held(held))), "same", True)
+        watch.guard(Result(is_empty, watch.known(held) or Object(Held(held))), "same", True)
     else:
-        watch.found(Cell(Held(held), asked), held.cell_contents)
+        watch.found(_variable(watch, held, asked), held.cell_contents)
+
+
+def _variable(watch: Watch, held: Any, asked: str) -> Source:
+    return Cell(watch.known(held) or Object(Held(held)), asked)
 
 
 def wrote(watch: Watch, space: dict[str, Any], asked: str, within: Any = None) -> None:
@@ -66,7 +70,7 @@ def wrote(watch: Watch, space: dict[str, Any], asked: str, within: Any = None) -
     old = space.get(asked, MISSING)
     if within is not None:
         (held,) = within.__closure__
-        variable, old = Cell(Held(held), asked), MISSING if is_empty(held) else held.cell_contents
+        variable, old = _variable(watch, held, asked), MISSING if is_empty(held) else held.cell_contents
     watch.writes_at(variable, old, f"writes the variable `{asked}` outside")
 
 
@@ -92,6 +96,8 @@ def attribute(watch: Watch, thing: Any, asked: str) -> None:
         return _of_class(watch, thing, asked)
     if isinstance(thing, threading.local):
         return _computed(watch, thing, asked)
+    if isinstance(thing, FunctionType):
+        watch.identity(thing)
     own = namespace(thing)
     kind = type(thing)
     if isinstance(thing, Tensor) and not is_note(kind, asked):

@@ -42,8 +42,8 @@ def maker(watch: Watch, given: list[Any]) -> Callable[[Any], None]:
     return made
 
 
-def whole(watch: Watch, value: Any) -> None:
-    """All of `value` is read by code in C; iterators are used up."""
+def whole(watch: Watch, value: Any, calls: bool = False) -> None:
+    """All of `value` is read by code in C: an iterator is used up, a function only called if it `calls`."""
     if hasattr(type(value), "__next__"):
         advanced(watch, value)
     elif hasattr(type(value), "__iter__") and not isinstance(value, type):
@@ -51,6 +51,8 @@ def whole(watch: Watch, value: Any) -> None:
         if not isinstance(value, known.CONTAINERS) and is_heap(type(value)):
             container(watch, value, DEPTH)  # which may keep in C what it gives
     elif is_users(value):
+        if not calls:
+            watch.identity(value)
         function_facts(watch, value)
         watch.arm(value)
     elif isinstance(value, IN_C):
@@ -93,7 +95,7 @@ def in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -
         watch.impure(f"calls {module}.{function.__name__}".replace("builtins.", ""))
         return None
     for value in every:
-        whole(watch, value)
+        whole(watch, value, calls=id(function) in known.CALLING)
     return maker(watch, every) if function not in known.WRITES else lambda value: watch.found(None, value)
 
 
@@ -125,7 +127,7 @@ def hashed(watch: Watch, key: Any) -> None:
     if kind.__hash__ is not object.__hash__:
         special(watch, key, "__hash__", "__eq__")
         whole(watch, key)
-    elif not isinstance(key, (type, FunctionType)):
+    elif not isinstance(key, type):
         watch.identity(key)
 
 

@@ -9,7 +9,7 @@ from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard, Guards
 from ..numbers import Numbers
-from ..source import Argument, Attribute, Held, Item, Source, roots
+from ..source import Attribute, Held, Item, Source, is_in_argument
 from .known import added_classes, top_of
 
 
@@ -88,7 +88,7 @@ class Changing:
 
     def is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
         """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
-        if known is None and (source in self.follows or _is_in_argument(source)):
+        if known is None and (source in self.follows or is_in_argument(source)):
             self._keep(tensor, source)
             self.tensors[id(tensor)] = source, tensor
             self._guards.add(Guard(source, "type", Held(type(tensor))))
@@ -116,8 +116,3 @@ class Changing:
         """Hold nothing of the call any more."""
         self.tensors.clear()
         self._leaves = ()
-
-
-def _is_in_argument(source: Source) -> bool:
-    """Does it stand in an object that is an argument, which may be another one at each call?"""
-    return not isinstance(source, Argument) and all(isinstance(root, Argument) for root in roots(source))

@@ -349,6 +349,8 @@ AGAIN: frozenset[Any] = frozenset(
         logging.getLogger, np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions,
     }
 )  # fmt: skip
+#: The ids of functions in C that call functions which they are given, and do nothing else with these.
+CALLING = frozenset(map(id, (map, filter, sorted, min, max, functools.reduce, functools.partial)))
 #: Functions that change an argument, and which.
 WRITES: dict[Any, int] = {
     operator.setitem: 0, operator.delitem: 0, bisect.insort_left: 0, bisect.insort_right: 0,

@@ -36,8 +36,6 @@ _BY_PROTOCOL = {
         *(value for value in vars(itertools).values() if isinstance(value, type)),
     )
 }  # fmt: skip
-#: Of these, what calls functions that it is given.
-_CALLING = frozenset(map(id, (map, filter, sorted, min, max, functools.reduce, functools.partial)))
 #: What holds what it is given, and the methods that put it there.
 _HOLDERS = (list, dict, set, tuple)
 _FILLING = frozenset({"add", "append", "insert", "extend", "setdefault", "update"})
@@ -127,7 +125,7 @@ def _callee(function: Any) -> Any:
 
 def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The functions and classes that a function in C calls with what it is given."""
-    is_one = id(callee) in _CALLING or getattr(callee, "__module__", None) == "itertools"
+    is_one = id(callee) in known.CALLING or getattr(callee, "__module__", None) == "itertools"
     given = (*args, *kwargs.values()) if is_one else ()
     return [_callee(value) for value in given if callable(value) and not issubclass(type(value), Tensor)]
 

@@ -177,7 +177,9 @@ def container(watch: Watch, thing: Any, deep: int = 1, whole: bool = False) -> N
     """All of `thing` is read, and what stands in it `deep` levels down; objects there are read `whole`."""
     if is_plain(thing) or type(thing) in FOLLOWED:
         return None
-    if isinstance(thing, (Tensor, type, FunctionType, ModuleType)):
+    if isinstance(thing, FunctionType):
+        return watch.identity(thing)
+    if isinstance(thing, (Tensor, type, ModuleType)):
         return None
     if isinstance(thing, np.ndarray):
         return array(watch, thing)

@@ -16,7 +16,7 @@ from numpy.lib.array_utils import byte_bounds
 from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain, same
-from ..source import Attribute, Call, Held, Item, Object, Result, Source
+from ..source import Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
 from ..tree import parts_of
 from .armed import Armed
 from .arming import Net
@@ -153,6 +153,9 @@ class Watch:
         self._made.discard(id(value))
         if (memory := _memory_of(value)) is not None:
             self._memories[id(memory)] = memory
+        if type(value) is FunctionType and is_in_argument(source):  # another one has other variables
+            for number, cell in enumerate(value.__closure__ or ()):
+                self.keep(cell, Item(Attribute(source, "__closure__"), number))
         self._found[id(value)] = source, weakref.ref(value) if isinstance(value, Tensor) else lambda: value
         return source
 
@@ -173,7 +176,7 @@ class Watch:
             return
         if isinstance(value, Tensor) and self.changing.is_followed(source, value, known):
             return
-        if _stands_for_itself(value):
+        if _stands_for_itself(value) and not (isinstance(value, FunctionType) and is_in_argument(source)):
             self.guard(source, "is", Held(value))
         elif known is not None and known != source:
             self.guard(source, "alias", known)

@@ -17,31 +17,8 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
-from mgb import Tensor, jit, tensor
-
-ONE = tensor(np.ones(3, np.float32))
-
-
-def three(number: float) -> Tensor:
-    return tensor(np.array([number, -number, number + 1], np.float32))
-
-
-class Batch:
-    """What a loader makes of each batch."""
-
-    def __init__(self, x: Any, y: Any = None) -> None:
-        self.x, self.y = x, y
-
-    def scaled(self) -> Any:
-        return self.x * self.y
-
-    @property
-    def half(self) -> Any:
-        return self.y * 0.5
-
-    @functools.cached_property
-    def third(self) -> Any:
-        return self.y / 4.0
+from mgb import jit, tensor
+from new_arguments import ONE, Batch, agree, batch, three
 
 
 class Slots:
@@ -144,10 +121,6 @@ class Data:
 
 KEPT = Batch(three(7), 3.0)
 TABLE = {float(n): n * 2.0 + 1 for n in range(8)}
-
-
-def batch(kind: type = Batch) -> Callable[[int], Any]:
-    return lambda n: kind(three(n), float(n))
 
 
 def of(make: Callable[[int], Any]) -> Callable[[int], Any]:
@@ -341,30 +314,11 @@ def _shared(n: int) -> Any:
     return Batch(x, x if n % 2 else three(n))
 
 
-ORDER = (1, 1, 2, 2, 1, 3, 3, 2, 1, 4, 5, 6, 6, 1)
-
-
-def _state(thing: Any) -> Any:
-    """What a body may have written."""
-    if isinstance(thing, (list, tuple)):
-        return [_state(part) for part in thing]
-    if isinstance(thing, Tensor):
-        return thing.tolist()
-    names = [*getattr(thing, "__dict__", {}), *getattr(type(thing), "__slots__", ())]
-    parts = {name: getattr(thing, name) for name in names if name != "third"}
-    return {n: _state(v) for n, v in parts.items() if isinstance(v, (Tensor, list, int, float, str))}
-
-
 @pytest.mark.parametrize("symbolic", [False, True], ids=["default", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_read_of_an_object_decides(name: str, symbolic: bool) -> None:
     make, body = CASES[name]
-    traced = jit.trace(symbolic=symbolic)(body)
-    for n in ORDER:
-        given, other = make(n), make(n)
-        got, wanted = traced(given), body(other)
-        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-6, err_msg=f"{name} at {n}")
-        assert _state(given) == _state(other)
+    agree(body, make, symbolic)
 
 
 SERVED = (
