@@ -52,13 +52,21 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 
 
 def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Give a loss of many numbers the keyword ``reduction="mean"``."""
+    """Give a loss of many numbers the keyword ``reduction="mean"``. 16-bit floats are rounded once, at the end."""
 
     @wraps(function)
     def loss(*args: Any, reduction: str = "mean", **kwargs: Any) -> Tensor:
-        return reduced(function(*autocasted(HIGH, args), **kwargs), reduction)
+        args = autocasted(HIGH, args)
+        floats = [a.dtype for a in args if isinstance(a, Tensor) and a.dtype in dtypes.FLOATS]
+        out = reduced(function(*map(_wide, args), **kwargs), reduction)
+        dtype = dtypes.common(floats) if floats else out.dtype
+        return cast(out, dtype=dtype) if dtype in dtypes.HALVES else out
 
     return loss
+
+
+def _wide(x: Any) -> Any:
+    return cast(x, dtype=dtypes.float32) if isinstance(x, Tensor) and x.dtype in dtypes.HALVES else x
 
 
 def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
