@@ -52,7 +52,7 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 
 
 def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Give a loss of many numbers the keyword ``reduction="mean"``. 16-bit floats are rounded once, at the end."""
+    """Give a loss of many numbers the keyword ``reduction="mean"``; 16-bit floats are rounded once."""
 
     @wraps(function)
     def loss(*args: Any, reduction: str = "mean", **kwargs: Any) -> Tensor:
