@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..apply import autocasted, literals
 from ..device import is_gpu
@@ -57,16 +59,24 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @wraps(function)
     def loss(*args: Any, reduction: str = "mean", **kwargs: Any) -> Tensor:
         args = autocasted(HIGH, args)
-        floats = [a.dtype for a in args if isinstance(a, Tensor) and a.dtype in dtypes.FLOATS]
-        out = reduced(function(*map(_wide, args), **kwargs), reduction)
-        dtype = dtypes.common(floats) if floats else out.dtype
-        return cast(out, dtype=dtype) if dtype in dtypes.HALVES else out
+        wide = {name: _wide(x) for name, x in kwargs.items()}
+        out = reduced(function(*map(_wide, args), **wide), reduction)
+        floats = [dtype for x in (*args, *kwargs.values()) if (dtype := _dtype(x)) in dtypes.FLOATS]
+        narrow = bool(floats) and dtypes.common(floats) in dtypes.HALVES
+        return cast(out, dtype=dtypes.common(floats)) if narrow else out
 
     return loss
 
 
 def _wide(x: Any) -> Any:
     return cast(x, dtype=dtypes.float32) if isinstance(x, Tensor) and x.dtype in dtypes.HALVES else x
+
+
+def _dtype(x: Any) -> np.dtype[Any] | None:
+    """The dtype of a Tensor, or of the one that an array or a list makes."""
+    if isinstance(x, Tensor):
+        return x.dtype
+    return dtypes.constructed(np.asarray(x).dtype) if isinstance(x, np.ndarray | list) else None
 
 
 def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:

@@ -46,7 +46,7 @@ def _eager_sigmoid(x: Any) -> Any:
 
 def _eager_gated(x: Any, z: Any) -> Any:
     half = np.exp(-np.abs(z.astype(np.float64)) / 2)  # whose square may have fewer digits
-    small = np.where(z < GATE[z.dtype][1], 0, x) * half * half
+    small = np.where(z < GATE[z.dtype][1], 0, x) * half * half  # where the body has 0, too
     return (np.where(z < 0, small, x) / (1 + half * half)).astype(x.dtype)
 
 

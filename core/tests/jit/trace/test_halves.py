@@ -11,6 +11,7 @@ import pytest
 from half_scan import both, difference, dtype_of, scanned
 from mgb import plugins, tensor
 from mgb.jit import trace
+from scipy import special
 
 BACKEND = "cpu_llvm"
 HALVES = ("float16", "bfloat16")
@@ -50,6 +51,29 @@ def test_functions_give_the_same(dtype: str, name: str) -> None:
     x = (np.random.default_rng(3).standard_normal((6, 70)) * 3).astype(dtype_of(dtype))
     ((eager, compiled),) = both(lambda x: [FUNCTIONS[name](x)], [x], BACKEND)
     assert not difference(eager, compiled, [], units=1)  # sums are added in another order
+
+
+#: Functions that are computed in float32 and rounded once, and the truth of float64 numbers.
+ROUNDED_ONCE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "softmax": (FUNCTIONS["softmax"], lambda x: special.softmax(x, axis=1)),
+    "log_softmax": (FUNCTIONS["log_softmax"], lambda x: special.log_softmax(x, axis=1)),
+    "logsumexp": (FUNCTIONS["logsumexp"], lambda x: special.logsumexp(x, axis=1)),
+    "square loss": (FUNCTIONS["square loss"], lambda x: ((x - x[::-1] * 2) ** 2).mean()),
+    "cross entropy": (
+        lambda x: F.loss.cross_entropy(x, [0] * 6),
+        lambda x: -special.log_softmax(x, axis=1)[:, 0].mean(),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", ROUNDED_ONCE)
+def test_softmax_and_losses_are_right_to_the_last_digit(dtype: str, name: str) -> None:
+    function, truth = ROUNDED_ONCE[name]
+    x = np.random.default_rng(5).integers(-40, 40, (6, 70)).astype(dtype_of(dtype))
+    expected = np.asarray(truth(x.astype(np.float64))).astype(x.dtype)
+    for result in both(lambda x: [function(x)], [x], BACKEND)[0]:
+        assert not difference(expected, result, [], units=1)
 
 
 #: Rewrites that would leave out a rounding, and the same in NumPy.
