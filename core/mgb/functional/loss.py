@@ -61,7 +61,7 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         args = autocasted(HIGH, args)
         wide = {name: _wide(x) for name, x in kwargs.items()}
         out = reduced(function(*map(_wide, args), **wide), reduction)
-        floats = [dtype for x in (*args, *kwargs.values()) if (dtype := _dtype(x)) in dtypes.FLOATS]
+        floats = [dtype for x in (*args, *kwargs.values()) for dtype in _float_of(x)]
         narrow = bool(floats) and dtypes.common(floats) in dtypes.HALVES
         return cast(out, dtype=dtypes.common(floats)) if narrow else out
 
@@ -72,11 +72,15 @@ def _wide(x: Any) -> Any:
     return cast(x, dtype=dtypes.float32) if isinstance(x, Tensor) and x.dtype in dtypes.HALVES else x
 
 
-def _dtype(x: Any) -> np.dtype[Any] | None:
-    """The dtype of a Tensor, or of the one that an array or a list makes."""
+def _float_of(x: Any) -> list[np.dtype[Any]]:
+    """The dtype of a Tensor, or of the one that an array or a list makes; none where that is no float."""
     if isinstance(x, Tensor):
-        return x.dtype
-    return dtypes.constructed(np.asarray(x).dtype) if isinstance(x, np.ndarray | list) else None
+        dtype = x.dtype
+    elif isinstance(x, np.ndarray | list):
+        dtype = dtypes.constructed(np.asarray(x).dtype)
+    else:
+        return []
+    return [dtype] if dtype in dtypes.FLOATS else []
 
 
 def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
