@@ -32,6 +32,7 @@ _TIERS = {
     "TestLayouts": "test_layouts",
     "TestReductions": "test_reductions",
     "TestGradients": "test_gradients",
+    "TestHalves": "test_halves",
     "TestFusion": "test_fusion",
     "TestProducts": "test_products",
     "TestRandomGraphs": "test_random",

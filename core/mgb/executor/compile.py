@@ -228,7 +228,13 @@ def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Ste
     found = turn_short_rows(graph, groups, backend.traits)
     if options.memory is None:
         found = write_repeats(found, backend.traits)
-    return with_results(tuple(replace(s, backend=backend.name) if s.fused else s for s in found))
+    return with_results(tuple(_given_to(backend, s, options) if s.fused else s for s in found))
+
+
+def _given_to(backend: Backend, step: Step, options: Options) -> Step:
+    """A group that `backend` compiles; with fast math 16-bit floats keep the digits of float32 in it."""
+    graph = passes.widen(step.graph, rounds=False) if options.fast_math else step.graph
+    return replace(step, graph=graph, backend=backend.name)
 
 
 def _one_by_one(graph: Graph, reason: str) -> tuple[Step, ...]:

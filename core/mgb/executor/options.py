@@ -19,7 +19,7 @@ class Options:
     fuse_reduce, fuse_dimshuffle : bool or None
         May reductions, and transposes, be part of a group? None: yes at level 3, no below it.
     fast_math : bool
-        Assume that every number is finite: ``x - x`` is 0.
+        Assume that every number is finite: ``x - x`` is 0. Round 16-bit floats only where they leave a group.
     backend : str or None
         The backend's name, or several in order of preference; None: what ``MGB_JIT_BACKEND`` says.
     memory : SublinearMemoryConfig, DTRConfig or None

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..apply import autocasted, literals
 from ..device import is_gpu
@@ -52,13 +54,33 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 
 
 def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Give a loss of many numbers the keyword ``reduction="mean"``."""
+    """Give a loss of many numbers the keyword ``reduction="mean"``; 16-bit floats are rounded once."""
 
     @wraps(function)
     def loss(*args: Any, reduction: str = "mean", **kwargs: Any) -> Tensor:
-        return reduced(function(*autocasted(HIGH, args), **kwargs), reduction)
+        args = autocasted(HIGH, args)
+        wide = {name: _wide(x) for name, x in kwargs.items()}
+        out = reduced(function(*map(_wide, args), **wide), reduction)
+        floats = [dtype for x in (*args, *kwargs.values()) for dtype in _float_of(x)]
+        narrow = bool(floats) and dtypes.common(floats) in dtypes.HALVES
+        return cast(out, dtype=dtypes.common(floats)) if narrow else out
 
     return loss
+
+
+def _wide(x: Any) -> Any:
+    return cast(x, dtype=dtypes.float32) if isinstance(x, Tensor) and x.dtype in dtypes.HALVES else x
+
+
+def _float_of(x: Any) -> list[np.dtype[Any]]:
+    """The dtype of a Tensor, or of the one that an array or a list makes; none where that is no float."""
+    if isinstance(x, Tensor):
+        dtype = x.dtype
+    elif isinstance(x, np.ndarray | list):
+        dtype = dtypes.constructed(np.asarray(x).dtype)
+    else:
+        return []
+    return [dtype] if dtype in dtypes.FLOATS else []
 
 
 def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:

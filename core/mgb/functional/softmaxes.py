@@ -2,16 +2,18 @@
 
 The gradients are closed forms: that of softmax reads its result, that of logsumexp its operand and its
 maximum. So a training step stores no exponentials for them, and where both ways are one kernel, it takes each
-exponential once.
+exponential once. 16-bit floats are computed in float32 and rounded once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..apply import autocasted
 from ..autodiff import Function
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import isfinite
+from ..ops.floats import widen_halves
 from ..ops.layout import reshape
 from ..ops.primitives import where
 from ..ops.reduce import Axes, reduce_max, reduce_sum
@@ -50,15 +52,24 @@ class _Softmax(Function):
         self.axes = axes
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        (x,) = inputs
-        weights = exp(x - reduce_max(x, axis=self.axes))
-        self.y: Tensor = weights * (1 / reduce_sum(weights, axis=self.axes))  # one division a row
+        self.y = _shares(*inputs, axis=self.axes)
         return self.y
 
     def backward(self, *output_grads: Tensor) -> Tensor:
-        (dy,) = output_grads
-        out: Tensor = self.y * (dy - reduce_sum(dy * self.y, axis=self.axes))
-        return out
+        return _gradient_of_shares(self.y, *output_grads, axis=self.axes)
+
+
+@widen_halves
+def _shares(x: Tensor, *, axis: Axes) -> Tensor:
+    weights = exp(x - reduce_max(x, axis=axis))
+    out: Tensor = weights * (1 / reduce_sum(weights, axis=axis))  # one division a row
+    return out
+
+
+@widen_halves
+def _gradient_of_shares(y: Tensor, dy: Tensor, *, axis: Axes) -> Tensor:
+    out: Tensor = y * (dy - reduce_sum(dy * y, axis=axis))
+    return out
 
 
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None, keepdims: bool = False) -> Tensor:
@@ -84,19 +95,29 @@ class _LogSumExp(Function):
         (self.x,) = inputs
         top = reduce_max(self.x, axis=self.axes)
         self.top = where(isfinite(top), top, 0)
-        _weights, total = self._weights()
-        return log(total) + self.top
+        return _log_of_total(self.x, self.top, axis=self.axes)
 
     def backward(self, *output_grads: Tensor) -> Tensor:
-        (dy,) = output_grads
-        weights, total = self._weights()
-        out: Tensor = weights * (dy / total)
-        return out
+        return _gradient_of_log(self.x, self.top, *output_grads, axis=self.axes)
 
-    def _weights(self) -> tuple[Tensor, Tensor]:
-        """Exponentials in proportion to the softmax, and their sum; any constant `top` gives the same."""
-        weights = exp(self.x - self.top)
-        return weights, reduce_sum(weights, axis=self.axes)
+
+def _weights(x: Tensor, top: Tensor, axis: Axes) -> tuple[Tensor, Tensor]:
+    """Exponentials in proportion to the softmax, and their sum; any constant `top` gives the same."""
+    weights = exp(x - top)
+    return weights, reduce_sum(weights, axis=axis)
+
+
+@widen_halves
+def _log_of_total(x: Tensor, top: Tensor, *, axis: Axes) -> Tensor:
+    _each, total = _weights(x, top, axis)
+    return log(total) + top
+
+
+@widen_halves
+def _gradient_of_log(x: Tensor, top: Tensor, dy: Tensor, *, axis: Axes) -> Tensor:
+    weights, total = _weights(x, top, axis)
+    out: Tensor = weights * (dy / total)
+    return out
 
 
 def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
@@ -107,7 +128,13 @@ def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     >>> F.log_softmax(mgb.tensor([-1.0, 0.0, 2.0]))
     Tensor([-3.169846  , -2.169846  , -0.16984606], device=xpux:0)
     """
-    out: Tensor = inp - logsumexp(inp, _axes("logsoftmax", axis, inp.ndim), keepdims=True)
+    (inp,) = autocasted(HIGH, (inp,))
+    return _log_of_shares(inp, axis=_axes("logsoftmax", axis, inp.ndim))
+
+
+@widen_halves
+def _log_of_shares(x: Tensor, *, axis: Axes) -> Tensor:
+    out: Tensor = x - logsumexp(x, axis, keepdims=True)
     return out
 
 

@@ -90,7 +90,9 @@ class trace(Matching[P, R]):
     profiling : bool
         Measure each step at each call: see `get_profile`, `profile_table`, `save_profile`, `reset_profile`.
     fast_math : bool
-        Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine does always.
+        Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine does always. A
+        kernel keeps 16-bit floats in float32 from op to op, and rounds what leaves it; without `fast_math` it
+        rounds each result, as eager code does.
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND`` for this function.
     cuda_graph : bool, optional

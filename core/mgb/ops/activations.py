@@ -46,7 +46,7 @@ def _eager_sigmoid(x: Any) -> Any:
 
 def _eager_gated(x: Any, z: Any) -> Any:
     half = np.exp(-np.abs(z.astype(np.float64)) / 2)  # whose square may have fewer digits
-    small = np.where(half == 0, 0, x) * half * half
+    small = np.where(z < GATE[z.dtype][1], 0, x) * half * half  # where the body has 0, too
     return (np.where(z < 0, small, x) / (1 + half * half)).astype(x.dtype)
 
 
@@ -69,13 +69,14 @@ def _eager_normal_tail(x: Any) -> tuple[Any, Any, Any]:
 
 def _eager_gelu(x: Any) -> Any:
     a, _, below = _eager_normal_tail(x)
-    return (np.maximum(x, 0) - a * below).astype(x.dtype)
+    y = (np.maximum(x, 0) - a * below).astype(x.dtype)
+    return np.where(x < 0, y + 0, y)  # what is too small to be held is 0, not -0
 
 
 def _eager_gelu_grad(x: Any, d: Any) -> Any:
     a, bell, below = _eager_normal_tail(x)
-    below = below - ONE_OVER_SQRT_TWO_PI * a * bell
-    return (d * np.where(x < 0, below, 1 - below)).astype(d.dtype)
+    below = -(ONE_OVER_SQRT_TWO_PI * a * bell - below)  # far out it is -0
+    return d * np.where(x < 0, below, 1 - below).astype(d.dtype)
 
 
 # rectifiers

@@ -6,6 +6,7 @@ from .lower import lower
 from .simplify import PASSES, simplify
 from .transposes import hoist_transposes
 from .verify import verify
+from .widen import widen
 
 __all__ = [
     "PASSES",
@@ -16,4 +17,5 @@ __all__ = [
     "own_results",
     "simplify",
     "verify",
+    "widen",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..dtypes import FLOATS
 from ..ir import Graph, Node
 from ..ops.declare import op_of
+from ..ops.floats import widen_halves
 from ..ops.primitives import add, div, mul, neg, sqrt, sub
 from ..tensor import Tensor
 from .rewrite import Rule, by_name, constant_of, inputs_of, node_of, rewrite, shaped
@@ -34,7 +35,8 @@ def _power(node: Node, x: Tensor, exponent: Tensor) -> Tensor | None:
     known = constant_of(node_of(exponent))
     if known is None or x.dtype not in FLOATS or float(known) not in POWERS:
         return None
-    return shaped(POWERS[float(known)](x), node.spec.shape)
+    power = widen_halves(POWERS[float(known)])  # which rounds once, as the one op does
+    return shaped(power(x), node.spec.shape)
 
 
 def _add_negative(_node: Node, a: Tensor, b: Tensor) -> Tensor | None:

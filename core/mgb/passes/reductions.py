@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ..apply import apply
+from ..dtypes import HALVES
 from ..ir import Graph, Kind, Node
 from ..ops.reduce import EXTENT
 from ..tensor import Tensor
 from .rewrite import full, node_of, read_once, rewrite, value_of
+from .widen import EXACT
 
 
 def merge_reductions(graph: Graph) -> Graph:
@@ -22,7 +24,8 @@ def merge_reductions(graph: Graph) -> Graph:
             return None
         value, axis = values[0], node.params["axis"]
         inner = node_of(value)
-        if inner.op is node.op and node.inputs[0] in single and node.op is not EXTENT:
+        rounds = node.spec.dtype in HALVES and node.op not in EXACT  # eager code rounds the inner one
+        if inner.op is node.op and node.inputs[0] in single and node.op is not EXTENT and not rounds:
             value, axis = value_of(inner.inputs[0]), axis + inner.params["axis"]
         long = tuple(sorted({a for a in axis if value.shape[a] != 1}))
         if not long:

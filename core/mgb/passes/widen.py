@@ -1,17 +1,30 @@
-"""16-bit floats live in float32 inside a kernel: they widen where they enter and round where they leave."""
+"""16-bit floats are computed in float32, and each result is rounded to its 16 bits, as eager code does."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from .. import dtypes
 from ..apply import apply
 from ..ir import CONST, Graph, Kind, Node
-from ..ops.primitives import BITCAST, CAST, IOTA, cast, iota
+from ..ops.activations import relu
+from ..ops.declare import op_of
+from ..ops.elementwise import abs, ceil, sign
+from ..ops.floats import unlikely
+from ..ops.primitives import BITCAST, CAST, IOTA, cast, floor, iota, maximum, minimum, neg, round, where
+from ..ops.reduce import reduce_max, reduce_min
 from ..tensor import Tensor, wrap
 from ..tracing import copy_node, rebuild
+
+#: Ops that give one of their operands, its sign apart, or a whole number next to it: 16 bits hold that.
+# fmt: off
+EXACT = frozenset(map(op_of, (
+    abs, ceil, floor, maximum, minimum, neg, reduce_max, reduce_min, relu, round, sign, unlikely, where,
+)))
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +44,23 @@ class Wide:
         return self.value if self.value.dtype == dtype else cast(self.value, dtype=dtype)
 
 
-def widen(graph: Graph) -> Graph:
-    """Compute float16 and bfloat16 in float32.
+def widen(graph: Graph, rounds: bool = True) -> Graph:
+    """Compute float16 and bfloat16 in float32, and round what each op gives, once.
 
-    Nothing is rounded between two ops, with two exceptions: a cast to a 16-bit dtype rounds where it stands,
-    since the user wrote it, and operands and results of products of matrices have 16 bits, as in a library.
+    The ops of `graph` are those that eager code runs one by one. So this comes before any of them is spelt
+    out in its body, of which no step is rounded.
+
+    Parameters
+    ----------
+    graph : Graph
+    rounds : bool
+        False: only casts, which the user wrote, and products of matrices round between inputs and outputs.
     """
     if not any(n.spec.dtype in dtypes.HALVES for n in (*graph.inputs, *graph.nodes)):
         return graph
 
     def build(*inputs: Tensor) -> list[Tensor]:
-        out = graph.fold(_visit, [_carry(x) for x in inputs])
+        out = graph.fold(partial(_visit, rounds), [_carry(x) for x in inputs])
         return [wide.rounded(o.spec.dtype) for wide, o in zip(out, graph.outputs, strict=True)]
 
     return rebuild(build, graph.inputs)
@@ -53,7 +72,7 @@ def _carry(value: Tensor) -> Wide:
     return Wide(cast(value, dtype=dtypes.float32), value)
 
 
-def _visit(node: Node, *inputs: Wide) -> Wide:
+def _visit(rounds: bool, node: Node, *inputs: Wide) -> Wide:
     dtype = node.spec.dtype
     if node.op is CONST and dtype in dtypes.HALVES:
         return Wide(wrap(node.params["value"].astype(np.float32), node.spec.device))
@@ -72,7 +91,8 @@ def _visit(node: Node, *inputs: Wide) -> Wide:
         read = inputs[0].rounded(node.inputs[0].spec.dtype)
         return _carry(apply(node.op, read, *(i.value for i in inputs[1:]), **node.params))
     out = apply(node.op, *(i.value for i in inputs), **node.params)
-    return _carry(out)
+    exact = dtype not in dtypes.HALVES or node.op in EXACT or node.op.kind is Kind.LAYOUT
+    return _carry(out if exact or not rounds else cast(out, dtype=dtype))
 
 
 def _cast(value: Wide, node: Node) -> Wide:
