@@ -4,12 +4,12 @@ from .conversion import as_array, as_given, converted
 from .float_errors import float_errors, ignore_float_errors, quietly, restore_float_errors
 from .rounding import ready_to_round
 from .session import ACTIVE, Session, active_trace, run_in
-from .tensor import CONSTANT, Parameter, Tensor, from_dlpack, place, tensor, wrap
+from .tensor import CONSTANT, Parameter, Tensor, from_dlpack, next_level, place, tensor, wrap
 
 __all__ = [
     "ACTIVE", "CONSTANT", "Parameter", "Session", "Tensor", "active_trace", "as_array", "as_given",
-    "converted", "float_errors", "from_dlpack", "ignore_float_errors", "place", "quietly", "ready_to_round",
-    "restore_float_errors", "run_in", "tensor", "wrap",
+    "converted", "float_errors", "from_dlpack", "ignore_float_errors", "next_level", "place", "quietly",
+    "ready_to_round", "restore_float_errors", "run_in", "tensor", "wrap",
 ]  # fmt: skip
 
 #: Pickles name the package, not its files.
