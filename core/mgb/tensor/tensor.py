@@ -11,12 +11,12 @@ import numpy as np
 
 from .. import device as devices
 from .. import dtypes
-from ..errors import ConversionError, TransformError
+from ..errors import ConversionError, MgbError, TransformError
 from ..forking import lock
 from ..ir import Spec
 from ..shown import pre
 from .conversion import as_array, exportable
-from .session import ACTIVE, Session
+from .session import ACTIVE, Refusal, Session
 
 #: `Tensor._index` of a Tensor made of a literal (a Python number, a list): a trace compares its value,
 #: never feeds it.
@@ -207,11 +207,16 @@ class Tensor:
 
     def _array(self) -> Any:
         """The NumPy or CuPy array; inside a trace this is a read, which the trace records."""
-        if self._session is not None:
-            return self._session.read(self)
-        session = ACTIVE.get()
-        if session is not None:
+        session = self._session or ACTIVE.get()
+        if session is None:
+            return self._data
+        try:
+            if self._session is not None:
+                return self._session.read(self)
             session.seen(self)
+        except MgbError as error:
+            session.refusal = Refusal.of(error)
+            raise
         return self._data
 
     def numpy(self) -> np.ndarray[Any, Any]:
