@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from mgb import errors, tensor
 from mgb import functional as F
+from mgb import module as M
 from mgb import numpy as mnp
 from mgb.jit import trace
 
@@ -85,3 +86,20 @@ def test_shares_of_another_shape_and_other_norms():
         F.cross_entropy(tensor(PRED), tensor(np.ones((3, 4), "float32")))
     with pytest.raises(ValueError, match="hinge_loss: norm must be L1 or L2, got 'L3'"):
         F.hinge_loss(tensor(PRED), tensor(PRED), norm="L3")
+
+
+COUNTS = {
+    "RNN": lambda n: M.RNN(2, 3, num_layers=n),
+    "LSTM": lambda n: M.LSTM(2, 3, num_layers=n),
+    "GRU": lambda n: M.GRU(2, 3, num_layers=n),
+    "TransformerEncoder": lambda n: M.TransformerEncoder(M.TransformerEncoderLayer(4, 2, 8), n),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+@pytest.mark.parametrize("count", [1 << 63, 1 << 70, -1])
+def test_counts_of_layers_that_no_module_has_are_refused(kind, count):
+    with pytest.raises(errors.ShapeError, match=rf"num_layers = {count} is\b"):
+        COUNTS[kind](count)
+    with pytest.raises(errors.ConversionError, match=r"num_layers is an integer, got 1\.5"):
+        COUNTS[kind](1.5)
