@@ -25,7 +25,8 @@ _WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
 _NARROW = _HALVES | {dtypes.float32}
 _NONE: dict[str, Any] = {}
-_PACKAGE = str(Path(__file__).parent)
+#: Whose lines no message names: mgb's own, and those of NumPy's functions, which call Tensors back.
+_INNER = (str(Path(__file__).parent), str(Path(np.__file__).parent))
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
 _cast: Callable[..., Tensor]
 _of_one_sign: Callable[[Any, Any], tuple[Tensor, Tensor]]
@@ -403,8 +404,8 @@ def install_promotion(
 
 
 def caller() -> str:
-    """``file:line`` of the innermost frame outside mgb, for messages."""
+    """``file:line`` of the innermost frame outside mgb and NumPy, for messages."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -23,6 +23,7 @@ from .apply import tensors
 from .errors import MgbError, PlaceError
 from .scalars import SCALARS
 from .tensor import Tensor
+from .trusted import is_plugins
 
 #: What goes wrong inside, and says so: others mean what they say.
 _CAUGHT = (
@@ -178,7 +179,7 @@ def _is_of_user(traceback: TracebackType | None) -> bool:
     frame = traceback
     while frame is not None:
         top = frame.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-        if top not in _LIBRARIES and not top.startswith("mgb_"):
+        if top not in _LIBRARIES and not is_plugins(frame.tb_frame.f_code.co_filename):
             return True
         frame = frame.tb_next
     return False

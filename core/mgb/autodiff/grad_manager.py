@@ -8,7 +8,6 @@ import sys
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Self
 
@@ -16,94 +15,16 @@ from .. import dtypes
 from ..errors import AttachError, TapeError
 from ..holding import Holder
 from ..ops.creation import ones_like
-from ..ops.primitives import add
-from ..tensor import ACTIVE, Tensor
-from .tape import Tape, next_level
+from ..tensor import ACTIVE, Tensor, next_level
+from .attached import Attached, Callback, backward_to_its_end
+from .tape import Tape
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "tells", "attach": "changes"}
 
-#: ``(tensor, grad) -> grad``: sees a gradient as soon as it is complete, and may replace it.
-Callback = Callable[[Tensor, Tensor], Any]
 Tensors = Tensor | Iterable[Tensor]
 
 _ALREADY = "already recording: end that by backward() or release() first"
-
-
-class Ending:
-    """What a `backward` that runs has left for its end, when all gradients are complete.
-
-    Attributes
-    ----------
-    kept : dict
-        What callbacks keep until then, by keys of their own.
-    """
-
-    def __init__(self) -> None:
-        self.kept: dict[Any, Any] = {}
-        self._ends: list[Callable[[], object]] = []
-        self._waiting: list[tuple[_Attached, Tensor]] = []
-
-    def at_end(self, function: Callable[[], object]) -> None:
-        """Call `function` then; gradients of callbacks from now on become ``grad`` after that."""
-        self._ends.append(function)
-
-    def take(self, attached: _Attached, grad: Tensor) -> None:
-        """A gradient as the callbacks leave it."""
-        if self._ends:
-            self._waiting.append((attached, grad))
-        else:
-            attached.add(grad)
-
-    def finish(self) -> None:
-        """The end."""
-        for function in self._ends:
-            function()
-        for attached, grad in self._waiting:
-            attached.add(grad)
-
-
-_ending: ContextVar[Ending | None] = ContextVar("_ending", default=None)
-
-
-def backwarding() -> Ending | None:
-    """The end of the `GradManager.backward` that runs now; None: none runs."""
-    return _ending.get()
-
-
-class _Attached:
-    """A tensor that wants its gradient. The tensor is not kept alive."""
-
-    __slots__ = ("__weakref__", "callbacks", "reference")
-
-    def __init__(self, tensor: Tensor, forget: Callable[[weakref.KeyedRef[int, Tensor]], object]) -> None:
-        self.reference = weakref.KeyedRef(tensor, forget, id(tensor))
-        self.callbacks: list[Callback] = []
-
-    def arrived(self, grad: Tensor) -> None:
-        """Run the callbacks on a complete gradient and add it to ``tensor.grad``."""
-        tensor = self.reference()
-        if tensor is None:
-            return
-        for callback in self.callbacks:
-            grad = callback(tensor, grad)
-        if grad is None:
-            return
-        ending = _ending.get()
-        if ending is None:
-            self.add(grad)
-        else:
-            ending.take(self, grad)
-
-    def add(self, grad: Tensor) -> None:
-        """Add to ``tensor.grad``."""
-        tensor = self.reference()
-        if tensor is None:
-            return
-        if tensor.grad is None:
-            tensor.grad = grad._alias(grad._tape)  # two tensors may share one gradient, not its identity
-        else:
-            tensor.grad._reset(add(tensor.grad, grad))
 
 
 class _Recorder(ABC):
@@ -140,17 +61,6 @@ class _Recorder(ABC):
         _to_the_end(self.release)
 
 
-def _to_its_end(tape: Tape, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:
-    """`Tape.backward`, and what callbacks have left for the end."""
-    ending = Ending()
-    outer = _ending.set(ending)
-    try:
-        tape.backward(ys, dys)
-        ending.finish()
-    finally:
-        _ending.reset(outer)
-
-
 class GradManager(_Recorder, Holder):
     """Computes gradients of what happens between `record` and `backward`.
 
@@ -174,7 +84,7 @@ class GradManager(_Recorder, Holder):
     __revision__ = 0
 
     def __init__(self) -> None:
-        self._attached: dict[int, _Attached] = {}
+        self._attached: dict[int, Attached] = {}
         self._tape: Tape | None = None
         self._frame: FrameType | None = None  # of the `with` that has opened it
 
@@ -205,7 +115,7 @@ class GradManager(_Recorder, Holder):
             attached = self._attached.get(id(tensor))
             changes = changes or attached is None or bool(added)
             if attached is None:
-                attached = self._attached[id(tensor)] = _Attached(tensor, self._forgetting())
+                attached = self._attached[id(tensor)] = Attached(tensor, self._forgetting())
                 if self._tape is not None:
                     self._tape.watch(tensor, attached.arrived)
             attached.callbacks += added
@@ -257,14 +167,14 @@ class GradManager(_Recorder, Holder):
         Parameters
         ----------
         y : Tensor or sequence of Tensor, optional
-            What does not depend on an attached tensor is passed over.
+            Computed since `record`. What does not depend on an attached tensor is passed over.
         dy : Tensor or sequence of Tensor, optional
             The gradient of each `y`; ones by default.
 
         Raises
         ------
         TapeError
-            Nothing was recorded.
+            Nothing was recorded, or a `y` was computed before that began.
         ValueError
             `y` and `dy` differ in number.
         """
@@ -275,11 +185,12 @@ class GradManager(_Recorder, Holder):
             )
         try:
             try:
-                ys = _listed(y)
-                dys = [ones_like(t) for t in ys] if dy is None else _listed(dy)
+                ys = _listed("y", y)
+                _check_seen(tape, y, ys)
+                dys = [ones_like(t) for t in ys] if dy is None else _listed("dy", dy)
                 if len(ys) != len(dys):
                     raise ValueError(f"backward got {len(ys)} tensors and {len(dys)} gradients for them")
-                _to_its_end(tape, ys, dys)
+                backward_to_its_end(tape, ys, dys)
             finally:
                 self.release()
         except BaseException:
@@ -439,7 +350,24 @@ def _checked(tensors: Any) -> list[Tensor]:
     return listed
 
 
-def _listed(tensors: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
+def _listed(name: str, tensors: Tensor | Sequence[Tensor] | None) -> list[Tensor]:
     if tensors is None:
         return []
-    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if isinstance(tensors, Tensor):
+        return [tensors]
+    if not isinstance(tensors, Iterable):
+        raise TypeError(f"backward: {name} is a Tensor or a list of them, not {type(tensors).__name__}")
+    return list(tensors)
+
+
+def _check_seen(tape: Tape, given: Any, ys: Sequence[Tensor]) -> None:
+    """Refuse what `backward` is given where it was computed before `tape` could record that."""
+    for place, y in enumerate(ys):
+        name = "y" if y is given else f"y[{place}]"
+        if not isinstance(y, Tensor):
+            raise TypeError(f"backward: {name} is no Tensor but of {type(y).__name__}")
+        if not tape.has_seen(y):
+            raise TapeError(
+                f"backward: {name} was computed before this GradManager began to record, so it has no "
+                "gradient: move the lines that compute it into the `with` block, or below record()"
+            )

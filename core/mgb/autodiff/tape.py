@@ -6,7 +6,6 @@ import inspect
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
-from itertools import count
 from typing import Any, TypeVar
 
 from ..dtypes import COMPLEX
@@ -24,15 +23,9 @@ Arrived = Callable[[Tensor], None]
 Result = TypeVar("Result")
 
 _open: ContextVar[tuple[Tape, ...]] = ContextVar("mgb_open_tapes", default=())
-_levels = count()
 
 #: Is what is pulled here wanted for its own gradient alone, which is the derivative in a direction?
 forward_mode: ContextVar[bool] = ContextVar("mgb_forward_mode", default=False)
-
-
-def next_level() -> int:
-    """A level above that of every tape so far."""
-    return next(_levels)
 
 
 def any_open() -> bool:
@@ -163,6 +156,10 @@ class Tape:
         else:
             out._tape[self] = node
         self._nodes.append(weakref.ref(node))
+
+    def has_seen(self, tensor: Tensor) -> bool:
+        """Was this tape open when `tensor` got its value, or watches it?"""
+        return tensor._level >= self.level or self in (tensor._tape or ())
 
     def backward(self, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:
         """Send the gradients `dys` of `ys` back to every watched tensor; the tape is used up by this."""

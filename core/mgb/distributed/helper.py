@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from ..apply import literal
-from ..autodiff.grad_manager import backwarding
+from ..autodiff.attached import backwarding
 from ..errors import ShapeError
 from ..holding import Holder
 from ..ops.creation import zeros

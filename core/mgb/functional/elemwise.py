@@ -6,6 +6,7 @@ the function is one of real numbers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,9 @@ __all__ = [
     "square", "sub", "tan", "tanh", "trunc_div",
 ]  # fmt: skip
 
+#: What a message of an op begins with.
+_OP_NAME = re.compile(r"\A\w+: ")
+
 Unary = Callable[[Any], Tensor]
 Binary = Callable[[Any, Any], Tensor]
 
@@ -59,9 +63,23 @@ def binary(name: str, word: Callable[..., Tensor], meaning: str, like: str = "")
     def function(x: Any, y: Any) -> Tensor:
         return apply(op, x, y)
 
+    def named(x: Any, y: Any) -> Tensor:
+        return _named(name, apply, op, x, y)
+
+    function = function if name == op.name else named
     function.__name__ = function.__qualname__ = name
     function.__doc__ = meaning + _example(name, op, like, "5", "2")
     return function
+
+
+def _named(name: str, function: Callable[..., Tensor], *args: Any) -> Tensor:
+    """``function(*args)``, whose messages begin with the `name` that the user knows."""
+    try:
+        return function(*args)
+    except (TypeError, ValueError) as error:
+        if error.args and isinstance(error.args[0], str):
+            error.args = (_OP_NAME.sub(f"{name}: ", error.args[0], count=1), *error.args[1:])
+        raise
 
 
 def _example(name: str, op: Op, like: str, *operands: str) -> str:
@@ -205,7 +223,9 @@ def trunc_div(x: Any, y: Any) -> Tensor:
     """
     x, y = literals("trunc_div", (x, y))
     met = dtypes.common([a.dtype if isinstance(a, Tensor) else type(a) for a in (x, y)])
-    return e.trunc(p.div(x, y)) if met in dtypes.INEXACT else division.quotient(x, y)
+    if met in dtypes.INEXACT:
+        return e.trunc(_named("trunc_div", p.div, x, y))
+    return _named("trunc_div", division.quotient, x, y)
 
 
 def sign(x: Any) -> Tensor:
@@ -276,7 +296,7 @@ def mod(x: Any, y: Any) -> Tensor:
     >>> F.mod(mgb.tensor([7, -7]), mgb.tensor([2, 2]))
     Tensor([1, 1], dtype=int32, device=xpux:0)
     """
-    return operators.remainder(x, y)
+    return _named("mod", operators.remainder, x, y)
 
 
 def clip(x: Any, lower: Any = None, upper: Any = None) -> Tensor:
@@ -284,7 +304,7 @@ def clip(x: Any, lower: Any = None, upper: Any = None) -> Tensor:
 
     Raises
     ------
-    AssertionError
+    ValueError
         Both bounds are None.
 
     Examples
@@ -292,7 +312,8 @@ def clip(x: Any, lower: Any = None, upper: Any = None) -> Tensor:
     >>> F.clip(mgb.tensor([-1.0, 0.5, 2.0]), 0, 1)
     Tensor([0. , 0.5, 1. ], device=xpux:0)
     """
-    assert lower is not None or upper is not None, "clip: give lower, upper, or both"
+    if lower is None and upper is None:
+        raise ValueError("clip: give lower, upper, or both")
     if lower is None:
-        return minimum(x, upper)
-    return maximum(x, lower) if upper is None else e.clip(x, lower, upper)
+        return _named("clip", minimum, x, upper)
+    return _named("clip", maximum, x, lower) if upper is None else _named("clip", e.clip, x, lower, upper)

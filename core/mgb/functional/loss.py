@@ -83,29 +83,41 @@ def _float_of(x: Any) -> list[np.dtype[Any]]:
     return [dtype] if dtype in dtypes.FLOATS else []
 
 
-def picked(x: Tensor, label: Tensor, axis: int) -> Tensor:
-    """``x[..., label, ...]`` along `axis`, which stays with length 1.
+def picked(name: str, x: Tensor, label: Tensor, axis: int) -> Tensor:
+    """``x[..., label, ...]`` along `axis`, which stays with length 1; messages say `name`.
 
     Raises
     ------
+    ShapeError, ConversionError
+        `label` has another shape than `x` without that axis, or holds no integers.
     IndexError
         A label is none of the classes; on a GPU it makes NaN instead.
     """
     if not isinstance(label, Tensor):
-        (label,) = literals("labels", [label])  # so that the lengths of an array are followed
-    assert x.ndim == label.ndim + 1, (
-        f"target ndim must be one less than input ndim; input_ndim={x.ndim} target_ndim={label.ndim}"
-    )
-    if label.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
-        raise ShapeError(f"labels of shape {label.shape} do not belong to predictions of shape {x.shape}")
+        (label,) = literals(name, [label])  # so that the lengths of an array are followed
+    if x.ndim != label.ndim + 1 or label.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
+        raise ShapeError(_wrong_shape(name, x, label, axis))
     if label.dtype not in dtypes.INTEGERS:
-        raise ConversionError(f"labels are integers, got {label.dtype}: cast them with astype('int32')")
+        raise ConversionError(f"{name}: label is of integers, got {label.dtype}: use label.astype('int32')")
     label = labels(label, count=x.shape[axis])
     chosen = indexing_one_hot(x, cast(label, dtype=dtypes.int32), axis, keepdims=True)
     if not is_gpu(label.device):
         return chosen
     known = reshape(logical_and(le(0, label), lt(label, x.shape[axis])), shape=chosen.shape)
     return where(known, chosen, math.nan)  # a GPU, which is not waited for, cannot refuse a label
+
+
+def _wrong_shape(name: str, x: Tensor, label: Tensor, axis: int) -> str:
+    wanted = (*x.shape[:axis], *x.shape[axis + 1 :])
+    text = f"{name}: label is of shape {label.shape}, pred of {x.shape} with the classes along axis {axis}: "
+    if x.ndim != label.ndim + 1:
+        ndims = f"input_ndim={x.ndim} target_ndim={label.ndim}"
+        text += f"target ndim must be one less than input ndim; {ndims}; "
+    if label.size == math.prod(wanted):
+        return text + f"use label.reshape({wanted})"
+    if label.shape == x.shape and name == "cross_entropy":
+        return text + "where these are the probabilities of all classes, use label.astype('float32')"
+    return text + f"it has to be of {wanted}"
 
 
 def _without(x: Tensor, axis: int) -> Tensor:
@@ -191,10 +203,8 @@ def cross_entropy(
 
     Raises
     ------
-    AssertionError
-        `label` does not have one axis less than `pred`.
     ShapeError
-        The other axes differ.
+        `label` is not of the shape of `pred` without the axis of the classes.
     ConversionError
         Labels are no integers.
     IndexError
@@ -209,7 +219,7 @@ def cross_entropy(
     (axis,) = normalize_axis("cross_entropy", axis, pred.ndim)
     if isinstance(label, Tensor) and label.ndim == pred.ndim and label.dtype in dtypes.FLOATS:
         return _cross_entropy_of_shares(pred, label, axis, with_logits, label_smooth)
-    chosen = picked(pred, label, axis)
+    chosen = picked("cross_entropy", pred, label, axis)
     if with_logits:
         total = logsumexp(pred, axis, keepdims=True)
         loss = total - chosen * (1 - label_smooth)
@@ -225,7 +235,10 @@ def _cross_entropy_of_shares(
 ) -> Tensor:
     """As `cross_entropy`, of the probabilities of all classes."""
     if label.shape != pred.shape:
-        raise ShapeError(f"labels of shape {label.shape} do not belong to predictions of shape {pred.shape}")
+        raise ShapeError(
+            f"cross_entropy: label of floats has the shape of pred, {pred.shape}, and got {label.shape}; the "
+            "numbers of classes are integers: use label.astype('int32')"
+        )
     if label_smooth:
         label = label * (1 - label_smooth) + label_smooth / pred.shape[axis]
     logs = pred - logsumexp(pred, axis, keepdims=True) if with_logits else log(pred)
@@ -242,7 +255,7 @@ def nll_loss(pred: Tensor, label: Tensor, axis: int = 1) -> Tensor:
     Tensor(2., device=xpux:0)
     """
     (axis,) = normalize_axis("nll_loss", axis, pred.ndim)
-    return _without(neg(picked(pred, label, axis)), axis)
+    return _without(neg(picked("nll_loss", pred, label, axis)), axis)
 
 
 @_reducing
@@ -264,12 +277,18 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1") -> Tensor:
 
     Labels are -1 or 1.
 
+    Raises
+    ------
+    ValueError
+        `norm` is something else.
+
     Examples
     --------
     >>> F.hinge_loss(mgb.tensor([[0.5, -2.0]]), mgb.tensor([[1.0, -1.0]])).item()
     0.5
     """
-    assert norm in ("L1", "L2"), "norm must be L1 or L2"
+    if norm not in ("L1", "L2"):
+        raise ValueError(f"hinge_loss: norm must be L1 or L2, got {norm!r}")
     margin = maximum(1 - pred * label, 0)
     return _without(reduce_sum(margin if norm == "L1" else square(margin), axis=(1,)), 1)
 

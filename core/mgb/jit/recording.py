@@ -138,8 +138,9 @@ class Recording(CallSession):
             if self._finished:
                 raise self.unreadable(tensor)
             raise SymbolicReadError(
-                "tensor invalid, can not infer value of this tensor under trace(symbolic=True) "
-                f"({caller()}). You can try to use trace(symbolic=False) to avoid this issue."
+                "tensor invalid, can not infer value of this tensor under trace(symbolic=True): it is "
+                f"{self.entry(tensor._index)}, read at {caller()}. You can try to use trace(symbolic=False) "
+                "to avoid this issue, or an array of mgb.numpy, which takes Tensors, instead of NumPy's."
             )
         if not self.paused and not self.record.is_cut_out(tensor._index):
             self.must_run(f"reads the value of {self.entry(tensor._index)}")

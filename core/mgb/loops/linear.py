@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ..apply import apply
-from ..autodiff.tape import Tape, forward_mode, next_level
+from ..autodiff.tape import Tape, forward_mode
 from ..dtypes import INEXACT
 from ..ir import CONST, INPUT, Body, Graph, Node, input_node
 from ..ops.creation import zeros_like
-from ..tensor import ACTIVE, Tensor
+from ..tensor import ACTIVE, Tensor, next_level
 from ..tracing import Builder, rebuild
 
 

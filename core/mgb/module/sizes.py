@@ -16,7 +16,7 @@ def size(name: str, value: Any) -> int:
     ConversionError
         It is no integer.
     ShapeError
-        It is negative.
+        It is negative, or more than int64 holds.
     """
     try:
         number = operator.index(value)
@@ -24,4 +24,6 @@ def size(name: str, value: Any) -> int:
         raise ConversionError(f"{name} is an integer, got {value!r}") from None
     if number < 0:
         raise ShapeError(f"{name} = {number} is negative")
+    if number >= 1 << 63:
+        raise ShapeError(f"{name} = {number} is more than int64 holds")
     return number

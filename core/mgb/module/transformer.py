@@ -13,6 +13,7 @@ from .dropout import Dropout
 from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
+from .sizes import size
 
 
 class TransformerEncoderLayer(Module):
@@ -124,7 +125,7 @@ class TransformerEncoder(Module):
         self, encoder_layer: Module, num_layers: int, norm: Module | None = None, name: str | None = None
     ) -> None:
         super().__init__(name)
-        self.layers = ModuleList(deepcopy(encoder_layer) for _ in range(num_layers))
+        self.layers = ModuleList(deepcopy(encoder_layer) for _ in range(size("num_layers", num_layers)))
         self.norm = norm
         for module in self.layers.modules():
             getattr(module, "reset_parameters", lambda: None)()

@@ -13,13 +13,13 @@ from .session import (
     restore_handlers,
     run_in,
 )  # fmt: skip
-from .tensor import CONSTANT, Parameter, Tensor, from_dlpack, place, tensor, wrap
+from .tensor import CONSTANT, Parameter, Tensor, from_dlpack, next_level, place, tensor, wrap
 
 __all__ = [
     "ACTIVE", "CONSTANT", "Outside", "Parameter", "Session", "Tensor", "active_trace", "as_array", "as_given",
-    "converted", "float_errors", "from_dlpack", "handling", "ignore_float_errors", "place", "quietly",
-    "ready_to_round", "replace_handlers", "restore_float_errors", "restore_handlers", "run_in", "tensor",
-    "wrap",
+    "converted", "float_errors", "from_dlpack", "handling", "ignore_float_errors", "next_level", "place",
+    "quietly", "ready_to_round", "replace_handlers", "restore_float_errors", "restore_handlers", "run_in",
+    "tensor", "wrap",
 ]  # fmt: skip
 
 #: Pickles name the package, not its files.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from types import BuiltinFunctionType, FrameType
-from typing import Any, Generic, ParamSpec, TypeVar
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FrameType
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from .. import config
+from ..errors import MgbError
 from ..ir import Op, Spec
 from ..scalars import Scalar
 
@@ -18,6 +21,47 @@ P = ParamSpec("P")
 R = TypeVar("R")
 #: What stands for a value: `Tensor`, which needs all of this to be there.
 Value = TypeVar("Value")
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class Refusal(NamedTuple):
+    """What a session raised when a value was read, without its frames, and the instruction that read it.
+
+    C code around the read may put an error of its own in place of ours. ``array[0] = x`` of NumPy answers
+    "setting an array element with a sequence" to whatever `float` of a Tensor raises, `struct.pack` "required
+    argument is not a float". A call that ends with such an error, from the same instruction, ends with ours.
+    """
+
+    error: MgbError
+    code: CodeType
+    place: int
+
+    @classmethod
+    def of(cls, error: MgbError) -> Refusal:
+        """Of an error that is being raised now."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+            frame = frame.f_back
+        kind = type(error)
+        return cls(kind.__new__(kind, *error.args), frame.f_code, frame.f_lasti)
+
+    def explains(self, error: BaseException) -> bool:
+        """Did this arise in the instruction that read the value, and says something else?"""
+        if isinstance(error, MgbError) or not isinstance(error, Exception):
+            return False
+        at, last = error.__traceback__, None
+        while at is not None:
+            if not at.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+                last = at
+            at = at.tb_next
+        return last is not None and last.tb_frame.f_code is self.code and last.tb_lasti == self.place
+
+    def instead_of(self, error: BaseException) -> MgbError:
+        """The error that the user is to see, which `error` led to."""
+        error.__cause__ = None  # where it is ours, it says the same
+        self.error.__cause__ = error
+        return self.error
 
 
 class Session(Generic[Value]):
@@ -37,6 +81,9 @@ class Session(Generic[Value]):
 
     #: What gives the type of a Tensor with lengths that are followed; None: shapes are plain.
     spec_of: Callable[[Value], Spec] | None = None
+
+    #: The latest read of a value that was refused.
+    refusal: Refusal | None = None
 
     def shape_of(self, tensor: Value) -> Value:
         """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
@@ -119,7 +166,8 @@ def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args
     """``function(*args, **kwargs)`` with `session` as the active one.
 
     Whatever ends the call, a signal between two bytecodes too, the session of before is active again: once it
-    is replaced, each place where an exception can arise is covered by the handler.
+    is replaced, each place where an exception can arise is covered by the handler. What C code made of the
+    error of a refused read becomes that error again.
     """
     before = ACTIVE.get()
     replaced = replace_handlers() if session is not None else []
@@ -127,8 +175,11 @@ def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args
         ACTIVE.set(session)
         result = function(*args, **kwargs)
         ACTIVE.set(before)
-    except BaseException:
+    except BaseException as error:
         ACTIVE.set(before)
+        refusal = session.refusal if session is not None else None
+        if refusal is not None and refusal.explains(error):
+            raise refusal.instead_of(error) from error
         raise
     finally:
         restore_handlers(replaced)

@@ -11,11 +11,12 @@ import numpy as np
 
 from .. import device as devices
 from .. import dtypes
-from ..errors import ConversionError, TransformError
+from ..errors import ConversionError, MgbError, TransformError
+from ..forking import lock
 from ..ir import Spec
 from ..shown import pre
 from .conversion import as_array, exportable
-from .session import ACTIVE, Session
+from .session import ACTIVE, Refusal, Session
 
 #: `Tensor._index` of a Tensor made of a literal (a Python number, a list): a trace compares its value,
 #: never feeds it.
@@ -24,6 +25,20 @@ CONSTANT = -2
 _FORMATS = ("default", "nchw", "nhwc")
 
 _PACKAGE = __name__.partition(".")[0]
+
+_level = 0
+_raising = lock()
+
+
+def next_level() -> int:
+    """A level for a gradient tape, above that of every tape so far.
+
+    A Tensor of a smaller `_level` got its value before that tape began.
+    """
+    global _level
+    with _raising:
+        _level += 1
+        return _level
 
 
 class Tensor:
@@ -60,13 +75,14 @@ class Tensor:
 
     __slots__ = (
         "__weakref__",
-        "_data", "_device", "_format", "_grad", "_index", "_name", "_session", "_spec", "_tape",
+        "_data", "_device", "_format", "_grad", "_index", "_level", "_name", "_session", "_spec", "_tape",
     )  # fmt: skip
     __array_priority__ = 1000
 
     _data: Any
     _device: str
     _index: int
+    _level: int  # of the youngest gradient tape when this value was made: see `next_level`
     _session: Session[Tensor] | None
     _spec: Spec | None
     _tape: dict[Any, Any] | None
@@ -86,6 +102,7 @@ class Tensor:
     ) -> None:
         self._session = self._spec = self._tape = self._grad = None
         self._index = -1
+        self._level = _level
         if name:
             self._name = name
         if format != "default":
@@ -190,11 +207,16 @@ class Tensor:
 
     def _array(self) -> Any:
         """The NumPy or CuPy array; inside a trace this is a read, which the trace records."""
-        if self._session is not None:
-            return self._session.read(self)
-        session = ACTIVE.get()
-        if session is not None:
+        session = self._session or ACTIVE.get()
+        if session is None:
+            return self._data
+        try:
+            if self._session is not None:
+                return self._session.read(self)
             session.seen(self)
+        except MgbError as error:
+            session.refusal = Refusal.of(error)
+            raise
         return self._data
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -355,11 +377,13 @@ class Tensor:
             session.rebound(self, other)
         self._data, self._session, self._index = other._data, other._session, other._index
         self._spec, self._tape, self._device = other._spec, other._tape, other._device
+        self._level = other._level
 
     def _share(self, other: Tensor) -> None:
         """Begin with the value of `other`: as `_reset`, but this Tensor is new."""
         self._data, self._session, self._index = other._data, other._session, other._index
         self._spec, self._tape, self._device = other._spec, other._tape, other._device
+        self._level = other._level
         session = self._session or ACTIVE.get()
         if session is not None:
             session.adopt(self, other)
@@ -370,6 +394,7 @@ class Tensor:
         alias._data, alias._session, alias._index = self._data, self._session, self._index
         alias._spec, alias._tape, alias._device = self._spec, tape, self._device
         alias._grad = None
+        alias._level = self._level
         session = alias._session or ACTIVE.get()
         if session is not None:
             session.adopt(alias, self)
@@ -424,6 +449,7 @@ def wrap(array: Any, device: str) -> Tensor:
     tensor._device = device
     tensor._session = tensor._spec = tensor._tape = tensor._grad = None
     tensor._index = -1
+    tensor._level = _level
     return tensor
 
 
@@ -433,6 +459,7 @@ def place(session: Session[Tensor], index: int, spec: Spec) -> Tensor:
     tensor._data = tensor._tape = tensor._grad = None
     tensor._device = spec.device
     tensor._index = index
+    tensor._level = _level
     tensor._spec = spec
     tensor._session = session  # last: what the session finds of its Tensors is whole
     return tensor

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..apply import literal
-from ..autodiff.tape import Tape, forward_mode, next_level
+from ..autodiff.tape import Tape, forward_mode
 from ..dtypes import COMPLEX, INEXACT
 from ..errors import TransformError
 from ..ir import Spec
 from ..jit.tree import LEAF, Structure, flatten
 from ..ops.creation import zeros_like
 from ..ops.layout import reshape
-from ..tensor import Tensor
+from ..tensor import Tensor, next_level
 from .batching import as_tensor, vmap
 
 Argnums = int | Sequence[int]

@@ -93,11 +93,7 @@ def _trusted(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
         _of_mgb(watch, function, args)
     elif top == "logging":
         return logs(watch, function, args)
-    elif (
-        top in known.DENIED_LIBRARY
-        or function in known.DENIED
-        or (top == "json" and (name in ("load", "dump") or "cls" in kwargs))
-    ):
+    elif top in known.DENIED_LIBRARY or function in known.DENIED or _is_impure_json(function, kwargs):
         watch.impure(f"calls {function.__module__}.{name}")
     of_mgb = known.is_of_mgb(function.__code__)
     if of_mgb:

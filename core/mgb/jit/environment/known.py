@@ -24,8 +24,6 @@ import types
 import typing
 import warnings
 import weakref
-from importlib.metadata import entry_points, requires
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -35,6 +33,7 @@ import numpy as np
 from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
+from ...trusted import is_plugins
 from ..binding import BoundTrace
 
 
@@ -151,30 +150,7 @@ def is_library_code(code: CodeType) -> bool:
 def _is_in_library_file(file: str) -> bool:
     if file.startswith((_STDLIB, "<frozen ")) and "site-packages" not in file:
         return True
-    return file.startswith(_plugin_folders())
-
-
-@functools.cache
-def _plugin_folders() -> tuple[str, ...]:
-    """The packages of the distributions that announce plugins, and of those that these require of mgb's.
-
-    Who installs a distribution trusts it; a folder of that name is anybody's.
-    """
-    groups = [group for group in entry_points().groups if group.startswith("mgb.")]
-    announced = [point for group in groups for point in entry_points(group=group)]
-    packages = {point.module.partition(".")[0] for point in announced}
-    packages.add("mgb_conformance")  # its arrays stand for those of a library in C
-    waiting = [point.dist.name for point in announced if point.dist is not None]
-    seen = set(waiting)
-    while waiting:
-        for requirement in requires(waiting.pop()) or ():
-            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-            if name.startswith("mgb-") and name not in seen and "extra ==" not in requirement:
-                seen.add(name)
-                waiting.append(name)
-                packages.add(name.replace("-", "_"))
-    specs = filter(None, map(find_spec, sorted(packages)))
-    return tuple(f"{folder}/" for spec in specs for folder in spec.submodule_search_locations or ())
+    return is_plugins(file)
 
 
 def is_pure_library(kind: type) -> bool:
