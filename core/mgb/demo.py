@@ -201,10 +201,11 @@ def main(quick: bool = False, picture: str | None = None) -> int:
 
 def report(console: Any, runs: Sequence[Run], others: float, learned: float) -> int:
     """Print the table and the verdict; the exit status. `others` is how many cores other programs took."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     eager = runs[0]
-    table = Table("", "fastest step", "speed-up", "last loss", "accuracy", "loss differs by")
+    names = Column(no_wrap=True)
+    table = Table(names, "fastest step", "speed-up", "last loss", "accuracy", "loss differs by")
     worst = 0.0
     for run in runs:
         apart = max(abs(a - b) for a, b in zip(eager.losses, run.losses, strict=True))
