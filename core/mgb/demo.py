@@ -32,6 +32,16 @@ BATCH = 64
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
+#: What is compared: a name, and what turns a step function into what is called.
+WAYS: tuple[tuple[str, Callable[[Step], Any]], ...] = (
+    ("eager", lambda f: f),
+    ("@trace(run_body=True)", lambda f: trace(f, run_body=True)),
+    ("@trace", trace),
+)
+
+#: What the report has of each, beside its name.
+COLUMNS = ("fastest step", "speed-up", "last loss", "accuracy", "loss differs by")
+
 
 class DigitsNet(M.Module):
     """Two convolutions with batch normalisation, one pooling, one linear layer."""
@@ -179,20 +189,15 @@ def main(quick: bool = False, picture: str | None = None) -> int:
     console = Console(record=picture is not None, width=96 if picture is not None else None)
     epochs = 2 if quick else 15
     steps = epochs * (len(load_digits()[0]) // BATCH)
-    ways: list[tuple[str, Callable[[Step], Any]]] = [
-        ("eager", lambda f: f),
-        ("@trace(run_body=True)", lambda f: trace(f, run_body=True)),
-        ("@trace", trace),
-    ]
     columns = (TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     others = Others()
     with Progress(*columns, TextColumn("loss {task.fields[loss]:.4f}"), console=console) as progress:
-        tasks = [progress.add_task(name, total=steps, loss=float("nan")) for name, _ in ways]
+        tasks = [progress.add_task(name, total=steps, loss=float("nan")) for name, _ in WAYS]
 
         def advance(place: int, loss: float) -> None:
             progress.update(tasks[place], advance=1, loss=loss)
 
-        runs = train(ways, epochs, advance)
+        runs = train(WAYS, epochs, advance)
     status = report(console, runs, others.cores(), learned=0.0 if quick else 0.97)
     if picture is not None:
         console.save_svg(picture, title="mgb demo")
@@ -204,8 +209,7 @@ def report(console: Any, runs: Sequence[Run], others: float, learned: float) -> 
     from rich.table import Column, Table
 
     eager = runs[0]
-    names = Column(no_wrap=True)
-    table = Table(names, "fastest step", "speed-up", "last loss", "accuracy", "loss differs by")
+    table = Table(Column(no_wrap=True), *COLUMNS)
     worst = 0.0
     for run in runs:
         apart = max(abs(a - b) for a, b in zip(eager.losses, run.losses, strict=True))
