@@ -33,3 +33,17 @@ def test_picture_of_the_demo_has_its_rows_and_columns() -> None:
     names = [name for name, _ in demo.WAYS]
     assert [text for text in table if text in names] == names
     assert not [text for text in shown if "busy" in text]
+
+
+def test_tables_of_speed_are_those_of_the_results() -> None:
+    """And what they are of is the backend that is taken by default."""
+    report = pytest.importorskip("mgb_bench.report", reason="not installed: pip install ./benchmarks")
+    from mgb_bench import results, summary
+
+    found = results.parse(json.loads((ROOT / "docs" / "benchmarks" / "results.json").read_text("utf-8")))
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert summary.renewed(page, found) == page, (
+        "python -m mgb_bench.summary docs/benchmarks/results.json README.md"
+    )
+    assert report.markdown(found) == (ROOT / "docs" / "benchmarks" / "report.md").read_text("utf-8")
+    assert {name.split()[0] for name in found.contestants} == {"mgb:cpu_llvm"}
