@@ -19,6 +19,9 @@ import mgb
 import mgb.numpy
 import numpy as np
 from mgb.jit import trace
+from mgb_bench.machine import describe
+from mgb_bench.peers import PEERS, Mgb, default_backends
+from mgb_bench.report import processor
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "programs.md"
@@ -73,7 +76,7 @@ def medians(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def rows() -> Iterator[str]:
-    """The lines of the table, the program in which `trace` does worst beside `jax.jit` last."""
+    """The machine, and the table; the program in which `trace` does worst beside `jax.jit` last."""
     found = []
     for name, program in PROGRAMS.items():
         calls = ways(program)
@@ -82,6 +85,10 @@ def rows() -> Iterator[str]:
             name, {way: f"{seconds * 1e3:.2f} ms" for way, seconds in t.items()}, file=sys.stderr, flush=True
         )
         found.append((t["jax.jit"] / t["trace"], t["JAX eager"] / t["eager"], name, t))
+    mine = Mgb(default_backends()[0])
+    here = describe({"mgb": mine, "jax": PEERS["jax"]}, {})
+    yield f"On: {processor(here)}. Backend of mgb: `{mine.backend.upper()}`; {here['peers']['jax']}."
+    yield ""
     yield "| program | trace | jax.jit | times as fast | eager | JAX eager | times as fast |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for ratio, eager, name, t in sorted(found, key=lambda row: -row[0]):

@@ -99,9 +99,8 @@ def _size(name: str) -> int:
 
 
 def machine() -> str:
-    """The processor and the number of cores."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
-    )
-    return f"{len(os.sched_getaffinity(0))} cores of {model}, Python {sys.version.split()[0]}"
+    """The processor, the number of cores, and the day."""
+    from mgb_bench.machine import describe
+    from mgb_bench.report import processor
+
+    return f"{processor(describe({}, {}))}, Python {sys.version.split()[0]}"

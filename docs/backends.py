@@ -11,6 +11,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ Row = dict[str, Any]
 HEAD = """# Backends
 
 What each backend takes, and what the conformance suite says of it. Its words are the ops that its kernels are spelt in;
-a test of what it does not claim to take is skipped. Where times are given, a first call is one of a
-traced chain of ten operations in a new process, with an empty cache and with a filled one; a call is that of a program of
-one kernel on one element; the size is that of the packages that `mgb` alone does not need.
+a test of what it does not claim to take is skipped. The suite grows: counts of different days are not of the same tests.
+Where times are given, a first call is one of a traced chain of ten operations in a new process, with an empty cache and with
+a filled one; a call is that of a program of one kernel on one element; the size is that of the packages that `mgb` alone does
+not need.
 
 Where subnormal numbers do not count, one below the smallest normal number, which is 1.2e-38 in float32, is read and written
 as 0, also between the operations of a function: `x > 0` is False for 1e-40, `0 / x` is NaN, `log2(-x)` is minus infinity, as
@@ -120,6 +122,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "a call": ("call", _microseconds),
     "size": ("megabytes", _megabytes),
     "conformance": ("verdict", _verdict),
+    "judged on": ("judged", lambda day: day or "-"),
 }
 
 #: Those that the README shows.
@@ -185,6 +188,7 @@ def judged(name: str) -> Row:
     return {
         "outputs": outputs is not None and outputs["outcome"] == "passed",
         "verdict": dict(Counter(t["outcome"] for t in tests)),
+        "judged": datetime.now(UTC).date().isoformat(),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ def cores() -> int:
 
 
 def describe(here: dict[str, Peer], missing: dict[str, str]) -> dict[str, Any]:
-    """Processor, cores, caches, Python, the version of each peer, and why the missing ones are missing."""
+    """Day, processor, cores, caches, Python, each peer's version, and why the missing ones are missing."""
     return {
+        "date": datetime.now(UTC).date().isoformat(),
         "processor": _processor(),
         "vectors": _vectors(),
         "cores": cores(),
@@ -39,7 +41,11 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _processor() -> str:
-    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
+    """Its model name; family and model where they are known, since makers give several the same name."""
+    found = _cpuinfo()
+    name = found.get("model name") or platform.processor() or platform.machine()
+    numbers = [f"{key.removeprefix('cpu ')} {found[key]}" for key in ("cpu family", "model") if key in found]
+    return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
 def _vectors() -> str:

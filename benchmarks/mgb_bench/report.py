@@ -36,8 +36,9 @@ def markdown(results: Results) -> str:
 
 
 def processor(machine: Mapping[str, Any]) -> str:
-    """The machine in a few words."""
-    return f"{machine['processor']}, {machine['cores']} cores, {machine['vectors']}"
+    """The machine in a few words, and the day of the run."""
+    day = f"; measured on {machine['date']}" if "date" in machine else ""
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['vectors']}{day}"
 
 
 def machine_lines(results: Results) -> list[str]:

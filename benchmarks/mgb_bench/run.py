@@ -36,7 +36,8 @@ THREADS = (
 #: What a run takes over from the environment; the rest could make two runs differ.
 KEPT = (
     "PATH", "HOME", "USER", "LANG", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
-    "XDG_CACHE_HOME", "MGB_CACHE_DIR", "MGB_JIT_BACKEND", "TORCHINDUCTOR_CACHE_DIR", "CXX", "CC",
+    "PYTHONPATH", "XDG_CACHE_HOME", "MGB_CACHE_DIR", "MGB_JIT_BACKEND", "TORCHINDUCTOR_CACHE_DIR", "CXX",
+    "CC",
 )  # fmt: skip
 
 

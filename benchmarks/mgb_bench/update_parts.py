@@ -75,7 +75,7 @@ def measured(source: str, names: dict[str, Any], marks: Marks, function: str) ->
 def instrument(step: Any, marks: Marks) -> None:
     """Have the calls of `step` note the time of each part."""
     (program,) = step.programs()
-    ((call, *_),) = step._calls.values()
+    (call,) = step._calls
     names = call.run.__globals__
     inner = measured(program.source, program.call.__globals__, marks, "run")
     step._plain = measured(call.source, {**names, "program": inner}, marks, "made")

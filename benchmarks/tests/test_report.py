@@ -28,6 +28,7 @@ from mgb_bench.summary import BEGIN, renewed
 MACHINE = {
     "processor": "A processor",
     "vectors": "avx2",
+    "date": "2026-01-31",
     "cores": 2,
     "caches": {"L2": "2048K"},
     "system": "a system",
@@ -87,7 +88,7 @@ def test_ratio_to_best_peer_and_fraction_of_limit() -> None:
 
 def test_markdown_contains_machine_results_and_failures() -> None:
     text = markdown(_results())
-    assert "A processor, 2 cores, avx2; L2 2048K" in text
+    assert "A processor, 2 cores, avx2; measured on 2026-01-31; L2 2048K" in text
     assert "missing: torch**: not installed: pip install torch" in text
     assert "| a\\*b | 1 Mi | mgb:x | 900 µs | 1 ms | 12.6 | 25.2 | 0.50 | numba | 2 ms | **2.00** |" in text
     assert "jax left out: AssertionError" in text
@@ -132,8 +133,10 @@ def test_unrelated_json_is_rejected() -> None:
 def test_run_has_a_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_VERIFY", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("PYTHONPATH", "/a/checkout")
     made = environment(2)
     assert "MGB_VERIFY" not in made
+    assert made["PYTHONPATH"] == "/a/checkout"  # else another mgb would be measured
     assert made["OMP_NUM_THREADS"] == made["OPENBLAS_NUM_THREADS"] == made["MGB_NUM_THREADS"] == "2"
 
 

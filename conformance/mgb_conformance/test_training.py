@@ -95,7 +95,7 @@ class TestTraining:
         def wrap(step: Any) -> Any:
             return trace(step, backend=driver.backend.name, run_body=run_body)
 
-        got, want = demo.train("compiled", wrap, epochs=1), demo.train("eager", lambda step: step, epochs=1)
+        got, want = demo.train([("compiled", wrap), ("eager", lambda step: step)], epochs=1)
         assert want.losses[-1] < 0.5 * want.losses[0], "the training itself must work"
         np.testing.assert_allclose(got.losses, want.losses, rtol=0, atol=demo.TOLERANCE)
 

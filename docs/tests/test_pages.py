@@ -51,5 +51,7 @@ def test_architecture_example_records_the_documented_graph(
     text = ARCHITECTURE.read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (graph,) = re.findall(r"^graph\(.*?\n  return %\d+$", text, re.DOTALL | re.MULTILINE)
+    (program,) = re.findall(r"^def run\(arrays\):\n(?:    .*\n)+", text, re.MULTILINE)
     run(code, tmp_path / "block.py")
-    assert graph in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert graph in shown and program in shown

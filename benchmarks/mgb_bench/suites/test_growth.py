@@ -212,9 +212,9 @@ def test_python_time(benchmark: Any, run: Run) -> None:
     x, y = ones(64), ones(64)
     calls: dict[tuple[str, int], Callable[[], Any]] = {}
     for ops in counts:
-        calls["replay", ops] = partial(trace(chain(ops)[0]), x, y)
+        calls["replay", ops] = partial(trace(chain(ops)[0], run_body=True), x, y)
         if ops <= COMPILED_NODES[-1]:
-            calls["replay under a tape", ops] = partial(trace(taped(ops)), x, y)
+            calls["replay under a tape", ops] = partial(trace(taped(ops), run_body=True), x, y)
             calls["without_host", ops] = partial(trace(chain(ops)[0], without_host=True), x, y)
 
     def measure() -> Mapping[str, Any]:

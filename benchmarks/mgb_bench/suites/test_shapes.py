@@ -19,6 +19,7 @@ from mgb.autodiff import GradManager
 from mgb.jit import trace
 
 from mgb_bench.models import nets
+from mgb_bench.peers import default_backends
 from mgb_bench.plugin import Run
 
 VOCABULARY, LONGEST, WIDTH = 65, 64, 64
@@ -26,7 +27,7 @@ VOCABULARY, LONGEST, WIDTH = 65, 64, 64
 #: The arguments of a call for a batch size and, where the model has sequences, their length.
 Batch = Callable[[int, int], tuple[Tensor, Tensor]]
 WAYS: dict[str, dict[str, Any]] = {"replay": {"run_body": True}, "without_host": {"without_host": True}}
-BACKENDS = ("CPU_NUMBA", "EAGER")
+BACKENDS = (default_backends()[0].upper(), "EAGER")
 
 
 class GPT(M.Module):

@@ -1,4 +1,6 @@
-"""The levels of the compiler: from a graph to machine code, each as text.
+"""The levels at which a group can be seen, each as text.
+
+All but ``llvm``, ``nvvm`` and ``ptx`` are printed from the graph; ``vector`` is compiled, for GPUs ``gpu``.
 
 | level | what it is |
 | --- | --- |
@@ -6,9 +8,9 @@
 | ``linalg`` | each pass over the data as one ``linalg.generic`` on tensors |
 | ``loops`` | the loops over memory, whose lengths a plan gives (``scf``, ``memref``), by element |
 | ``vector`` | the same loops; the innermost ones work on vectors (``vector``) |
-| ``llvm`` | LLVM's dialect, by the toolchain's passes |
+| ``llvm`` | LLVM's dialect, made of ``vector`` by the toolchain's passes |
 
-After ``linalg`` a second way parts, to NVIDIA's GPUs, see `ptx`:
+For NVIDIA's GPUs, see `ptx`; the last two are each made of the one before:
 
 | level | what it is |
 | --- | --- |
