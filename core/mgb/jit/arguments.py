@@ -21,6 +21,9 @@ _NUMBERS = FOLLOWED
 #: What has axes whose lengths are followed.
 ARRAYS = (Tensor, np.ndarray)
 
+#: Types of texts.
+TEXTS = (str, bytes)
+
 #: What holds no Tensor.
 _PLAIN = (int, float, str, type(None))
 
@@ -72,7 +75,31 @@ class Key(tuple[Any, ...]):
 
 def key_of(leaves: Sequence[Any], structure: Structure) -> Key:
     """Of a call with these arguments."""
-    return Key((structure, _first_indices(leaves), *map(_leaf_key, leaves)))
+    keys = list(map(_leaf_key, leaves))
+    for index in texts_within(leaves, structure):
+        keys[index] = type(leaves[index]), None
+    return Key((structure, _first_indices(leaves), *keys))
+
+
+def texts_within(leaves: Sequence[Any], structure: Structure) -> list[int]:
+    """The indices of texts that stand in containers, of which only what the body reads has to stay.
+
+    A text that is an argument itself, or stands in a tuple of plain values, is one value, which nobody sees
+    the body read.
+    """
+    if not any(type(leaf) in TEXTS for leaf in leaves):
+        return []
+    numbered = iter(enumerate(leaves))
+    positional, named = structure.children
+    return [n for part in (*positional.children, *named.children) for n in _texts(part, numbered, True)]
+
+
+def _texts(structure: Structure, numbered: Iterator[tuple[int, Any]], is_value: bool) -> list[int]:
+    if structure.kind is None:
+        index, leaf = next(numbered)
+        return [index] if type(leaf) in TEXTS and not is_value else []
+    is_value = structure.kind is tuple and all(part.kind in (None, tuple) for part in structure.children)
+    return [n for part in structure.children for n in _texts(part, numbered, is_value)]
 
 
 def _form(key: tuple[Any, ...]) -> tuple[Any, ...]:

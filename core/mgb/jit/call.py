@@ -21,6 +21,7 @@ from ..forking import cached_property
 from ..ir import Spec
 from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
+from .arguments import TEXTS
 from .deferral.operands import array_of_number
 from .entry import Literal, Ref, external_ref
 from .environment import Impurity
@@ -184,8 +185,8 @@ class _Writer(Lines):
             yield from (Guard(one, "type", Held(leaves[one.index].kind)) for one in arguments)
             if len(arguments) > 1:
                 yield Guard(Sources(arguments), "different", len(arguments))
-        for n, leaf in enumerate(leaves):  # the observer has told of numbers, where some are followed
-            told = type(leaf) in FOLLOWED and self._record.follows
+        for n, leaf in enumerate(leaves):  # the observer tells of texts, and of numbers if some are followed
+            told = type(leaf) in TEXTS or (type(leaf) in FOLLOWED and self._record.follows)
             if not isinstance(leaf, _Sketch) and is_plain(leaf) and not told:
                 yield Guard(Argument(n), "same", leaf)
         fed = {external.leaf for external in self._record.externals}

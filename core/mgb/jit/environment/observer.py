@@ -12,8 +12,8 @@ from ...holding import SETTINGS
 from ...scalars import FOLLOWED, plain
 from ...sizes import settled, tuple_like
 from ...tensor import Outside, Tensor
-from ..arguments import names_of
-from ..guard import is_plain
+from ..arguments import TEXTS, names_of, texts_within
+from ..guard import Guard, is_plain
 from ..source import Argument, Attribute, Held, Object, Result, Source
 from ..tree import flatten, parts_of, put
 from . import calls, reads
@@ -115,9 +115,15 @@ class Observer(Watch):
         """The arguments are no surroundings: leaves are found where they stand, containers need no guards."""
         leaves, arrangement = flatten((args, dict(kwargs)))
         names = dict(zip(map(id, leaves), names_of(arrangement), strict=True))
+        within = texts_within(leaves, arrangement)
         for index, leaf in enumerate(self.leaves):
+            source = Argument(index, names.get(id(leaf), ""))
             if not is_plain(leaf):
-                self.keep(leaf, Argument(index, names.get(id(leaf), "")))
+                self.keep(leaf, source)
+            elif type(leaf) in TEXTS and index not in within:
+                self.guard(source, "same", leaf)
+            elif type(leaf) in TEXTS:
+                self.texts.setdefault(id(leaf), []).append(Guard(source, "same", leaf))
         waiting: list[Any] = [*args, *kwargs.values()]
         while waiting:
             part = waiting.pop()

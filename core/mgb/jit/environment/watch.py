@@ -68,6 +68,7 @@ class Watch:
         self._found: dict[int, tuple[Source | None, Callable[[], Any]]] = {}
         self._memories: dict[int, Any] = {}  # of arrays and views that were found
         self._given: set[int] = set()  # containers among the arguments
+        self.texts: dict[int, list[Guard]] = {}  # by the ids of those in them: that they are what they are
         self._latest: Any = None  # the array that was read last, until an op has taken it
         self._told: set[int] = set()
         self._errors, self.handled = handling_of_errors(), sys.exception()
@@ -165,6 +166,7 @@ class Watch:
         if is_plain(value):
             if source is not None:
                 self.changing.reads(Guard(source, "same", value))
+            self.guards.add(*self.texts.get(id(value), ()))
             return
         known = self.known(value)
         if source is None:
