@@ -241,6 +241,12 @@ def _decorated(function: Any, value: Any) -> Any:
     return result
 
 
+@hook
+def debugs() -> None:
+    """A debugger stops at the next line."""
+    see(lambda watch: watch.impure("starts a debugger"))
+
+
 @told("raised")
 def _raised(watch: Watch, value: Any) -> None:
     """It is raised next."""

@@ -49,6 +49,9 @@ _ASKED_BY_C = frozenset(
     "__format__ __bytes__".split()
 )
 
+#: Names of functions that stop at the next line.
+_DEBUGGERS = frozenset({"breakpoint", "set_trace", "post_mortem"})
+
 #: Hooks that make comparisons, or their opposites.
 _SINGLE = {ast.In: "contains", ast.NotIn: "contains", ast.Is: "identical", ast.IsNot: "identical"}
 
@@ -321,6 +324,8 @@ class Transformer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             return node  # it looks at its caller's first variable and class
+        if _name_of(node.func) in _DEBUGGERS:  # no hook after it: the debugger would stop there
+            return _at(ast.BoolOp(ast.Or(), [self._hook(node, "debugs"), node]), node)
         function = self._thing(node.func)
         args = [self.visit(a) for a in node.args]
         keywords = [self.visit(k) for k in node.keywords]
@@ -385,6 +390,10 @@ class Transformer(ast.NodeTransformer):
 def _function(value: Any) -> ast.Lambda:
     """One without arguments that gives `value`."""
     return ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
+
+
+def _name_of(function: ast.expr) -> str:
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
 def _at(node: Any, other: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import cProfile
 import gc
+import io
+import pdb
 import sys
 import traceback
 from collections.abc import Callable
@@ -78,6 +80,32 @@ def test_body_runs_under_both_debugger_and_profiler() -> None:
         sys.setprofile(before[1])
         sys.settrace(before[0])
     assert results == [3.0] * 3 and runs(traced) == 3 and "debugger and a profiler" in reasons(traced)
+
+
+def test_breakpoint_stops_at_the_next_line_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed, shown = io.StringIO("p y.item()\nnext\np z.item()\ncontinue\n" * 3), io.StringIO()
+
+    def stop() -> None:
+        pdb.Pdb(stdin=typed, stdout=shown, nosigint=True, readrc=False).set_trace(sys._getframe(1))
+
+    monkeypatch.setattr(sys, "breakpointhook", stop)
+
+    @trace
+    def stopped(x: Any) -> Any:
+        y = x * 2.0
+        breakpoint()
+        z = y + 1.0
+        return z
+
+    before = sys.gettrace()
+    try:
+        assert [stopped(tensor(1.0)).item() for _ in range(3)] == [3.0] * 3
+    finally:
+        sys.settrace(before)
+    lines = shown.getvalue().splitlines()
+    assert [line for line in lines if line.startswith("-> ")] == ["-> z = y + 1.0", "-> return z"] * 3
+    values = [line.removeprefix("(Pdb) ") for line in lines if line.endswith(".0") and "->" not in line]
+    assert values == ["2.0", "3.0"] * 3
 
 
 def test_breakpoint_makes_the_body_run(monkeypatch: pytest.MonkeyPatch) -> None:
