@@ -355,9 +355,14 @@ class Guards:
 
     def why(self, leaves: Sequence[Any], but: str = "") -> str | None:
         """The first that does not hold, in words; None where all do, `but` for attributes of that name."""
+        unmet = self.unmet(leaves, but)
+        return None if unmet is None else unmet.change(leaves)
+
+    def unmet(self, leaves: Sequence[Any], but: str = "") -> Guard | None:
+        """The first that does not hold; None where all do, `but` for attributes of that name."""
         for guard in self._guards.values():
             if not guard.holds(leaves) and (not but or getattr(guard.source, "name", "") != but):
-                return guard.change(leaves)
+                return guard
         return None
 
 

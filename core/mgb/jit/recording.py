@@ -335,7 +335,7 @@ class Recording(CallSession):
         if kept := self.provenance.escaped():
             steps = [tensor._index for tensor in kept if tensor._session is self]
             where = (self.entry(min(steps)) if steps else self.record.entries[-1]).source
-            self.must_run(f"keeps a Tensor that it makes at {where}")
+            self.must_run(f"keeps a Tensor that it makes at {where}", once=True)  # as a cache does at first
 
     def release(self) -> None:
         for tensor in self.alive():

@@ -20,6 +20,9 @@ STATES = 8
 #: Calls in a row that are recorded for arguments that differ in numbers, texts and objects alone.
 _ALIKE = 16
 
+#: The same, where what differs is in an array that the body looks at: data, which are others at each call.
+_CONTENTS = 2
+
 #: Arguments of which is known how often nothing served them.
 _MISSED = 256
 
@@ -120,9 +123,16 @@ class Specializations:
         outside = (g.source for g in record.guards or () if _may_follow(g, leaves))
         return record.follows.union(arguments, outside)
 
-    def is_ever_new(self, key: Key, now: int) -> bool:
-        """Told that nothing serves the call `now`; did that happen too often in a row?"""
-        return self._count(key.without_numbers(), now) > (STATES if self.of(key) else _ALIKE)
+    def is_ever_new(self, key: Key, leaves: Sequence[Any], now: int) -> bool:
+        """Told that nothing serves the call `now` with `leaves`; did that happen too often in a row?"""
+        most = (_CONTENTS if self._holds_others(key, leaves) else STATES) if self.of(key) else _ALIKE
+        return self._count(key.without_numbers(), now) > most
+
+    def _holds_others(self, key: Key, leaves: Sequence[Any]) -> bool:
+        """Does an array among the arguments hold other values than the latest call like it looked at?"""
+        newest = self.newest(key)
+        unmet = None if newest is None else newest.variant.outline.guards.unmet(leaves)
+        return unmet is not None and unmet.test == "array" and isinstance(unmet.source, Argument)
 
     def has_ever_new(self, key: Key, now: int) -> int:
         """Told the same: how often it is too often for texts and objects that no call had; 0: it is not.

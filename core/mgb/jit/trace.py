@@ -189,7 +189,7 @@ class trace(Matching[P, R]):
         observer = self._observer(leaves, follows)
         impure = self._impure.get(key.pattern)
         if reason is not None and self.run_body is None and (impure is None or impure.unsettled is None):
-            if self._calls.is_ever_new(key, self._statistics.calls):
+            if self._calls.is_ever_new(key, leaves, self._statistics.calls):
                 impure = impure or Impure(leaves)
                 impure.unsettled = f"finds what is new at each call: {reason}"
                 self._impure.keep(key.pattern, impure, leaves, _IMPURE)

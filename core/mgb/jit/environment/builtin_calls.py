@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...scalars import fixed
 from ...tensor import Tensor
 from ..guard import is_plain
 from ..source import Attribute, Call, Held, Object
@@ -148,6 +149,7 @@ def again(watch: Watch, function: Any, args: tuple[Any, ...]) -> Then:
 
 def _kept(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Then:
     """A function made by `lru_cache`: a guard that asks again gets a result as the body would."""
+    args = list(map(fixed, args))
     if kwargs or not all(is_plain(arg) or is_librarys(arg) for arg in args):
         watch.impure(
             f"calls {function.__qualname__}, whose results lru_cache keeps by what is no plain value"
