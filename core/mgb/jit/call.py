@@ -153,6 +153,9 @@ class _Writer(Lines):
                 self.local(live.path)
         if self._outputs:
             self._guard_arrays()
+        for path, appends in self._record.writes:
+            if (place := path if appends else getattr(path, "of", None)) is not None:
+                self.local(place)
         # what cannot be asked for any more, or has no value, is another call
         self.lines = ["try:", *(f" {line}" for line in self.lines), "except Exception: return MISS"]
         if self._outputs:
@@ -160,7 +163,7 @@ class _Writer(Lines):
         self._make_shared(results)
         for number, binding in enumerate(self._record.bindings):
             self._bind(number, binding)
-        self._write(f"return {self._result(structure, self._handed(results))}")
+        self._end(structure, results)
         source = "def made(leaves):\n" + "".join(f"    {line}\n" for line in self.lines)
         return source, self.names.made_by(_code(source))
 
@@ -327,6 +330,19 @@ class _Writer(Lines):
         if key not in self._made:
             self._made[key] = f"m{len(self._made)}"
             self._write(f"{self._made[key]} = {value}")
+
+    def _end(self, structure: Structure, results: Sequence[End]) -> None:
+        """Write outside what the body writes there, and return."""
+        made = self._result(structure, self._handed(results))
+        if not self._record.writes:
+            return self._write(f"return {made}")
+        self._write(f"result, {''.join(f'w{n}, ' for n in range(len(self._record.writes)))} = {made}")
+        for number, (source, appends) in enumerate(self._record.writes):
+            if appends:
+                self._write(f"{self.local(source)}.append(w{number})")
+            else:
+                self._write(f"{source.code(self)} = w{number}")
+        return self._write("return result")
 
     def _handed(self, results: Sequence[End]) -> Iterator[str]:
         """What the result is made of."""

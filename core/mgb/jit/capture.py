@@ -32,7 +32,7 @@ def close(session: Recording, result: Any) -> Record:
     """The record of a call whose body gave `result`: with its ends, if these need not be made anew."""
     tell_of_loops(session.record)
     if session.is_pure or (session.policy.freezes and not session.reads):
-        session.record.ends = _ends_of(result, session)
+        session.record.ends = _ends_of(session.with_effects(result), session)
     return session.finish()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -353,15 +353,15 @@ class Guards:
         check = written.names.compile([g.source for g in self], [*written.lines, "return True"], "False")
         return check
 
-    def why(self, leaves: Sequence[Any], but: str = "") -> str | None:
-        """The first that does not hold, in words; None where all do, `but` for attributes of that name."""
+    def why(self, leaves: Sequence[Any], but: Collection[Source] = ()) -> str | None:
+        """The first that does not hold, in words; None where all do, `but` for those of these sources."""
         unmet = self.unmet(leaves, but)
         return None if unmet is None else unmet.change(leaves)
 
-    def unmet(self, leaves: Sequence[Any], but: str = "") -> Guard | None:
-        """The first that does not hold; None where all do, `but` for attributes of that name."""
+    def unmet(self, leaves: Sequence[Any], but: Collection[Source] = ()) -> Guard | None:
+        """The first that does not hold; None where all do, `but` for those of these sources."""
         for guard in self._guards.values():
-            if not guard.holds(leaves) and (not but or getattr(guard.source, "name", "") != but):
+            if not guard.holds(leaves) and guard.source not in but:
                 return guard
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ..tensor import Tensor
@@ -137,15 +137,18 @@ class Provenance:
         """The Tensors outside whose gradients a tape of the body wanted; it need not have met them."""
         return [tensor for reference in self._watched.values() if (tensor := reference()) is not None]
 
-    def escaped(self) -> list[Tensor]:
-        """The Tensors of the body that are alive; asked when it has ended and its result is gone."""
-        for generation in (1, 2):  # what only refers to itself is nowhere; to ask what is old takes long
-            if self._alive():
-                gc.collect(generation)
-        return self._alive()
+    def escaped(self, but: Collection[int] = ()) -> list[Tensor]:
+        """The Tensors of the body that are alive, `but` for those of these ids.
 
-    def _alive(self) -> list[Tensor]:
-        given = self.given_grads()
+        This is asked when it has ended and its result is gone.
+        """
+        for generation in (1, 2):  # what only refers to itself is nowhere; to ask what is old takes long
+            if self._alive(but):
+                gc.collect(generation)
+        return self._alive(but)
+
+    def _alive(self, but: Collection[int]) -> list[Tensor]:
+        given = self.given_grads().union(but)
         found = (reference() for reference in list(self.own.values()))
         return [tensor for tensor in found if tensor is not None and id(tensor) not in given]
 

@@ -157,6 +157,9 @@ class Record:
         Where numbers, also those among the arguments, need not be as they were unless the guards say so.
     ends : Ends or None
         How the result is nested, and where its values come from; None: the body makes it at each call.
+    writes : tuple of (Source, bool)
+        Where the call puts Tensors that the body makes, and are they appended there. They are the last parts
+        of a tuple in `ends`, whose first part is the result.
     statics : dict
         The steps that depend on shapes and literals only, with their values once these were wanted.
     holders : list of (Held, list)
@@ -187,6 +190,7 @@ class Record:
     is_unknown: bool = False
     follows: frozenset[Source] = frozenset()
     ends: Ends | None = None
+    writes: tuple[tuple[Source, bool], ...] = ()
     holders: list[tuple[Held, list[tuple[Source, Any]]]] = field(default_factory=list)
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)

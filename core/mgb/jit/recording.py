@@ -285,6 +285,16 @@ class Recording(CallSession):
             found += () if holder is None else (part for _, part in holder.__parts__())
         return frozenset([id(value) for value in found if issubclass(type(value), Tensor)])  # asks no proxy
 
+    def with_effects(self, result: Any) -> Any:
+        """`result`, or what the call gives and what it writes outside."""
+        effects = self.observer.effects if self.observer is not None else []
+        self.record.writes = tuple([(source, appends) for source, appends, _ in effects])
+        return (result, *(tensor for _, _, tensor in effects)) if effects else result
+
+    def _written(self) -> set[int]:
+        """The ids of the Tensors that the body makes and puts outside."""
+        return set() if self.observer is None else {id(tensor) for _, _, tensor in self.observer.effects}
+
     def returned(self, tensors: Iterable[Any]) -> None:
         """Told of the Tensors in the result, before `finish`."""
         self._returned += tensors
@@ -314,7 +324,7 @@ class Recording(CallSession):
     def handed_out(self, result: Any) -> Any:
         """The result with new Tensors in place of those that the body made, which nothing holds then."""
         leaves, structure = flatten_once(result)
-        given = self.provenance.given_grads()
+        given = self.provenance.given_grads() | self._written()
         new: dict[int, Any] = {}
         for leaf in leaves:
             if isinstance(leaf, Tensor) and self.provenance.is_own(leaf) and id(leaf) not in given:
@@ -332,7 +342,7 @@ class Recording(CallSession):
         """Tensors that the body keeps elsewhere than in its result, and those that it let go of."""
         if (where := self.record.gone()) is not None:
             self.must_run(f"takes the Tensor used at {where} from where it leaves none or another one")
-        if kept := self.provenance.escaped():
+        if kept := self.provenance.escaped(self._written()):
             steps = [tensor._index for tensor in kept if tensor._session is self]
             where = (self.entry(min(steps)) if steps else self.record.entries[-1]).source
             self.must_run(f"keeps a Tensor that it makes at {where}", once=True)  # as a cache does at first

@@ -127,7 +127,7 @@ class Source:
         raise NotImplementedError
 
     def code(self, scope: Scope) -> str:
-        """The expression that reads it."""
+        """The expression that reads it; what a body can write is assigned by the same text."""
         raise NotImplementedError
 
 
@@ -214,9 +214,14 @@ class Attribute(Source):
 
     def code(self, scope: Scope) -> str:
         of = scope.local(self.of)
-        if self.name.isidentifier() and not iskeyword(self.name):
+        if self.is_name:
             return f"{of}.{self.name}"
         return f"getattr({of}, {self.name!r})"
+
+    @property
+    def is_name(self) -> bool:
+        """Can a program say it after a dot?"""
+        return self.name.isidentifier() and not iskeyword(self.name)
 
     def __str__(self) -> str:
         return f"`{_inner(self.of)}.{self.name}`"
@@ -335,6 +340,12 @@ def roots(source: Source) -> Iterator[Source]:
 def is_in_argument(source: Source) -> bool:
     """Is it an argument, or in one, so that another one may stand there at each call?"""
     return all(isinstance(root, Argument) for root in roots(source))
+
+
+def is_within(source: Source, outer: Source) -> bool:
+    """Does the path of `source` go on from `outer`?"""
+    parts = getattr(source, "sources", None) or (getattr(source, "of", None),)
+    return any(part is not None and (part == outer or is_within(part, outer)) for part in parts)
 
 
 def is_gone(source: Source) -> bool:

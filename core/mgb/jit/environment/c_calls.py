@@ -184,6 +184,8 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
             watch.guard(asked, "is", Held(known.MISSING))
             return None
         return functools.partial(watch.found, call)
+    if type(owner) is list and name == "append" and len(every) == 1 and watch.appends(owner, every[0]):
+        return None
     if isinstance(owner, dict) and name in ("get", "__getitem__") and every:
         of_mapping(watch, owner, every[0], is_get=name == "get")
         return None

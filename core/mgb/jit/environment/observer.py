@@ -87,7 +87,9 @@ class Observer(Watch):
         finally:
             self._release()  # an interrupt may have come before or in the first
         if not self.impurities:
-            changed = self.guards.why(self.leaves, but="__code__")  # another thread may watch these functions
+            written = (source for source, appends, _ in self.effects if not appends)
+            codes = (g.source for g in self.guards if getattr(g.source, "name", "") == "__code__")
+            changed = self.guards.why(self.leaves, {*written, *codes})  # codes: another thread may watch
             if changed is not None:
                 self.impure(f"changes what it reads, or reads what is new each time: {changed}", once=True)
         return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from types import FrameType, FunctionType
@@ -16,13 +17,34 @@ from numpy.lib.array_utils import byte_bounds
 from ...errors import ImpureBodyError
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain, same
-from ..source import Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
+from ..source import (
+    Attribute,
+    Call,
+    Cell,
+    Global,
+    Held,
+    Item,
+    Object,
+    Result,
+    Source,
+    is_in_argument,
+    is_within,
+)
 from ..tree import parts_of
 from .armed import Armed
 from .arming import Net
 from .changing import Changing
 from .impurity import Impurity, line_of
-from .known import CONTAINERS, MISSING, TRANSIENT, is_heap, is_pure_library, namespace
+from .known import (
+    CONTAINERS,
+    MISSING,
+    TRANSIENT,
+    is_heap,
+    is_pure_library,
+    is_users,
+    lookup,
+    namespace,
+)  # fmt: skip
 
 _NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None
 #: At most so many impurities are told apart.
@@ -74,6 +96,10 @@ class Watch:
         self._errors, self.handled = handling_of_errors(), sys.exception()
         #: What was written: what was there before, and what to say of it, with its line.
         self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
+        self._unread: set[Source] = set()  # of these, what was written by what may be an effect
+        #: What is written outside though the body is skipped: where, is it appended there, and the Tensor.
+        self.effects: list[tuple[Source, bool, Tensor]] = []
+        self.has_effects = False  # may there be any?
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
         self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
 
@@ -327,10 +353,14 @@ class Watch:
 
     def writes_at(self, source: Source, old: Any, reason: str, value: Any = MISSING) -> None:
         """The same of a source where `old` is; the end shows whether it is another then."""
-        if old is MISSING or (self._refuses and not _is_same(value, old)):
+        is_effect = self._is_effect(source, value)
+        if old is MISSING or (self._refuses and not _is_same(value, old) and not is_effect):
             self.impure(reason, once=True, writes=True)
         elif source not in self._written:
-            self.found(source, old)
+            if is_effect:
+                self._unread.add(source)
+            else:
+                self.found(source, old)
             self._written[source] = old, reason, line_of(sys._getframe(1))
 
     def tell_written(self) -> None:
@@ -339,9 +369,49 @@ class Watch:
         No call finds both what was there and what is: whoever asks while a body runs that writes there again
         is told that something has changed.
         """
+        for source, _, _ in self.effects:
+            asked = {guard.source for guard in self.guards if guard.source != source or guard.test != "type"}
+            if source in asked or any(is_within(place, source) for place in (*asked, *self._written)):
+                self.impure(f"appends to {source} and reads or changes it", once=True, writes=True)
         for source, now, reason, line in self._changed():
-            self.guard(source, *(("same", now) if is_plain(now) else ("is", Held(now))))
+            if self._is_effect(source, now):
+                self.effects.append((source, False, now))
+                continue
+            self._stays(source, now)
             self.impure(reason, once=True, line=line, writes=True)
+        for source in self._unread.difference(place for place, _, _ in self.effects):
+            self._stays(source, self._written[source][0])
+
+    def _stays(self, source: Source, value: Any) -> None:
+        self.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
+
+    def _is_effect(self, source: Source, value: Any) -> bool:
+        """Can a call that skips the body write `value`, a Tensor that the body makes, at `source`?"""
+        if not self._is_written(value) or not self._is_place(source):
+            return False
+        return not any(is_within(guard.source, source) for guard in self.guards)
+
+    def _is_written(self, value: Any) -> bool:
+        """Can a call that skips the body make it? Then it is a Tensor that the body makes, without notes."""
+        return self.has_effects and type(value) is Tensor and self.makes(value) and not namespace(value)
+
+    def appends(self, thing: list[Any], value: Any) -> bool:
+        """`value` is about to be appended to a list outside; is that an effect?"""
+        source = self.source_of(thing)
+        if source is None or not self._is_written(value):
+            return False
+        self.kind(thing)
+        self.effects.append((source, True, value))
+        return True
+
+    def _is_place(self, source: Source) -> bool:
+        """Is to write at `source` all that a body does which writes there?"""
+        if isinstance(source, Global | Cell) or not isinstance(source, Item | Attribute):
+            return isinstance(source, Global | Cell)
+        kind = type(source.of.read(self.leaves))
+        if isinstance(source, Item):
+            return kind in (dict, list, OrderedDict, defaultdict)
+        return source.is_name and not is_users(lookup(kind, "__setattr__")[0])
 
     def _changed(self) -> Iterator[tuple[Source, Any, str, tuple[str, int]]]:
         """The sources that were written and hold another thing now."""
