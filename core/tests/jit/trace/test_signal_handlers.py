@@ -85,7 +85,7 @@ def test_a_handler_is_no_part_of_the_body(mode: str, what: str, tmp_path: Any) -
 @pytest.mark.parametrize("mode", ["run_body=False", "partial", "whole"])
 def test_a_handler_does_not_make_a_body_impure(mode: str) -> None:
     """The signals come while ops are recorded: a body that raises one would have to run at each call."""
-    decorate = {"run_body=False": partial(jit.trace, run_body=False), **MODES}[mode]
+    decorate = partial({"run_body=False": partial(jit.trace, run_body=False), **MODES}[mode], backend="EAGER")
     other = tensor(OTHER)
     with handler(lambda: (other * 2.0 + 1.0).numpy()) as found:
         before = signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGUSR1))
@@ -195,7 +195,7 @@ def test_a_handler_that_the_body_installs_stays() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_checkpoints_in_handlers_while_a_step_runs(mode: str) -> None:
     """Whatever moment the signal has: values of before or after, and the step ends as without it."""
-    trained, expected = training(mode, "adam"), training(mode, "adam")
+    trained, expected = training(mode, "adam", "EAGER"), training(mode, "adam", "EAGER")
     read = lambda: [t.numpy().copy() for t in trained.states()]  # noqa: E731
     with handler(read) as found:
         for n in range(60):

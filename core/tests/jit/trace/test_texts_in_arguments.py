@@ -7,6 +7,7 @@ import types
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -189,7 +190,10 @@ def test_texts_of_a_result_are_those_of_the_call() -> None:
         assert (name, more) == (given["name"], {"again": given["ids"][0]})
 
 
-@pytest.mark.parametrize("decorate", [jit.partial_trace, jit.xla_trace, jit.trace(run_body=False)])
+@pytest.mark.parametrize(
+    "decorate",
+    [jit.partial_trace, partial(jit.xla_trace, backend="EAGER"), partial(jit.trace, run_body=False)],
+)
 def test_texts_decide_in_every_mode(decorate: Any) -> None:
     traced = decorate(lambda b: b["x"] * TABLE[b["name"]])
     for n in (1, 1, 2, 2, 1, 3, 3, 1, 6):
