@@ -292,7 +292,7 @@ class Recording(CallSession):
         return (result, *(tensor for _, _, tensor in effects)) if effects else result
 
     def _written(self) -> set[int]:
-        """The ids of the Tensors that the body makes and puts outside."""
+        """The ids of what the body puts outside."""
         return set() if self.observer is None else {id(tensor) for _, _, tensor in self.observer.effects}
 
     def returned(self, tensors: Iterable[Any]) -> None:

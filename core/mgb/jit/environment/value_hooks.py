@@ -141,7 +141,9 @@ class _Place:
 
     def __setitem__(self, _: None, value: Any) -> None:
         thing, key = self._where
-        key, value = stored(key), stored(value)
+        key, watch = stored(key), WATCHING.watch
+        if watch is None or not watch.follows(value):  # else a call may write another one there
+            value = stored(value)
         see(self._see, thing, key, value)
         self._set(thing, key, made(value) if self._operation else value)
 
@@ -152,7 +154,7 @@ class _Place:
 
 
 def _field(thing: Any, asked: str) -> Any:
-    return getattr(attribute(thing, asked), asked)
+    return number(getattr(attribute(thing, asked), asked))
 
 
 def _store_item(watch: Watch, thing: Any, key: Any, *value: Any) -> None:

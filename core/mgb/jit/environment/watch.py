@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from ...errors import ImpureBodyError
+from ...scalars import SCALARS, fixed
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain, same
 from ..source import (
@@ -97,8 +98,8 @@ class Watch:
         #: What was written: what was there before, and what to say of it, with its line.
         self._written: dict[Source, tuple[Any, str, tuple[str, int]]] = {}
         self._unread: set[Source] = set()  # of these, what was written by what may be an effect
-        #: What is written outside though the body is skipped: where, is it appended there, and the Tensor.
-        self.effects: list[tuple[Source, bool, Tensor]] = []
+        #: What is written outside though the body is skipped: where, is it appended there, and what.
+        self.effects: list[tuple[Source, bool, Any]] = []
         self.has_effects = False  # may there be any?
         #: By the id of an array: how it was read without an op: the whole array, its source, the user's line.
         self.unaccounted: dict[int, list[tuple[Any, Any, Source, tuple[str, int]]]] = {}
@@ -354,7 +355,9 @@ class Watch:
     def writes_at(self, source: Source, old: Any, reason: str, value: Any = MISSING) -> None:
         """The same of a source where `old` is; the end shows whether it is another then."""
         is_effect = self._is_effect(source, value)
-        if old is MISSING or (self._refuses and not _is_same(value, old) and not is_effect):
+        if not is_effect:
+            value = fixed(value)
+        if not is_effect and (old is MISSING or (self._refuses and not _is_same(value, old))):
             self.impure(reason, once=True, writes=True)
         elif source not in self._written:
             if is_effect:
@@ -380,20 +383,30 @@ class Watch:
             self._stays(source, now)
             self.impure(reason, once=True, line=line, writes=True)
         for source in self._unread.difference(place for place, _, _ in self.effects):
-            self._stays(source, self._written[source][0])
+            old, reason, line = self._written[source]
+            if old is MISSING:
+                self.impure(reason, once=True, line=line, writes=True)
+            else:
+                self._stays(source, old)
 
     def _stays(self, source: Source, value: Any) -> None:
         self.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
 
     def _is_effect(self, source: Source, value: Any) -> bool:
-        """Can a call that skips the body write `value`, a Tensor that the body makes, at `source`?"""
+        """Can a call that skips the body write `value` at `source`?"""
         if not self._is_written(value) or not self._is_place(source):
             return False
         return not any(is_within(guard.source, source) for guard in self.guards)
 
     def _is_written(self, value: Any) -> bool:
-        """Can a call that skips the body make it? Then it is a Tensor that the body makes, without notes."""
-        return self.has_effects and type(value) is Tensor and self.makes(value) and not namespace(value)
+        """Can a call that skips the body make it? Plain values follow from the guards."""
+        if type(value) is Tensor:
+            return self.has_effects and self.makes(value) and not namespace(value)
+        return self.has_effects and (is_plain(value) or self.follows(value))
+
+    def follows(self, value: Any) -> bool:
+        """Does it stand for a number that is followed here?"""
+        return type(value) in SCALARS and value.follower is self.changing.numbers
 
     def appends(self, thing: list[Any], value: Any) -> bool:
         """`value` is about to be appended to a list outside; is that an effect?"""
