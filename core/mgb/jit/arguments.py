@@ -82,10 +82,10 @@ def key_of(leaves: Sequence[Any], structure: Structure) -> Key:
 
 
 def texts_within(leaves: Sequence[Any], structure: Structure) -> list[int]:
-    """The indices of texts that stand in containers, of which only what the body reads has to stay.
+    """The indices of texts that stand in lists and dicts, of which only what the body reads has to stay.
 
-    A text that is an argument itself, or stands in a tuple of plain values, is one value, which nobody sees
-    the body read.
+    Nobody sees the body read a text that is an argument itself. What Python makes for tuples and dataclasses,
+    such as comparisons, reads all that stands in these.
     """
     if not any(type(leaf) in TEXTS for leaf in leaves):
         return []
@@ -98,7 +98,7 @@ def _texts(structure: Structure, numbered: Iterator[tuple[int, Any]], is_value: 
     if structure.kind is None:
         index, leaf = next(numbered)
         return [index] if type(leaf) in TEXTS and not is_value else []
-    is_value = structure.kind is tuple and all(part.kind in (None, tuple) for part in structure.children)
+    is_value = not issubclass(structure.kind, list | dict)
     return [n for part in structure.children for n in _texts(part, numbered, is_value)]
 
 

@@ -16,7 +16,7 @@ from .departure import Departure, Matched, differs_in_cut, differs_in_op, differ
 from .entry import END, EXCLUDE, READ, Entry, Literal, Ref, cut_at, external_ref
 from .record import Binding, External, Record
 from .source import Held, Object
-from .tree import flatten
+from .tree import flatten, is_looked_into
 from .variant import Variant
 from .variants import Variants
 
@@ -278,6 +278,7 @@ class Replay(Matched):
         leaves, arrangement = flatten(self._call[1:])
         return (
             not record.is_observed  # since tapes of the caller looked on
+            or any(map(is_looked_into, leaves))  # what stands in them may stand elsewhere
             or record.is_unknown
             or arrangement != record.arrangement
             or numbers_in(leaves) != record.numbers

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source
+from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
 from ..tree import own_names
 from .armed import METHODS
 from .arming import own_code
@@ -300,6 +300,11 @@ def function_facts(watch: Watch, function: FunctionType) -> None:
     if source is None:
         return
     watch.guard(Attribute(source, "__code__"), "is", Held(own_code(function)))
+    if is_in_argument(source):
+        watch.guard(Attribute(source, "__globals__"), "is", Held(function.__globals__))
+        for name in ("__defaults__", "__kwdefaults__"):
+            if getattr(function, name) is None:
+                watch.guard(Attribute(source, name), "same", None)
     if function.__defaults__:  # without them the call gave all, and would again
         defaults = Attribute(source, "__defaults__")
         if is_plain(function.__defaults__):

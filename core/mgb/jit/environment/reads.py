@@ -114,6 +114,7 @@ def of_mapping(watch: Watch, thing: Any, key: Any, is_get: bool = False) -> None
         watch.identity(key)
     if known is MISSING:
         container(watch, inside, 2)
+        container(watch, key, DEPTH, whole=True)
         watch.arm(type(key))
     elif key in inside:
         value = dict.__getitem__(inside, key) if isinstance(inside, dict) else inside[key]

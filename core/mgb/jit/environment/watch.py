@@ -388,6 +388,27 @@ class Watch:
                 self.impure(reason, once=True, line=line, writes=True)
             else:
                 self._stays(source, old)
+        for source, appends, _ in self.effects:
+            if appends:
+                self._keep_apart(source)
+            elif isinstance(source, Item | Attribute):
+                self._keep_apart(source.of)
+                if isinstance(holder := source.of.read(self.leaves), list):  # -1 and 0 may be one element
+                    self.fact(holder, "length", len(holder))
+
+    def _keep_apart(self, written: Source) -> None:
+        """The object that an effect changes has to be none of the others that the body has read."""
+        holder = written.read(self.leaves)
+        self.kind(holder)
+        space = namespace(holder) if not isinstance(holder, list | dict) else None
+        for other, get in list(self._found.values()):
+            value = get()
+            if other is None or value is holder or value is space:
+                continue
+            if type(value) is type(holder):
+                self.guard(written, "apart", other)
+            elif space is not None and type(value) is dict:
+                self.guard(Attribute(written, "__dict__"), "apart", other)
 
     def _stays(self, source: Source, value: Any) -> None:
         self.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))

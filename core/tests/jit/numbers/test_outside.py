@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -158,7 +159,7 @@ def test_returned_or_updated_state_keeps_its_identity(wrap: Any) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_number_in_a_body_with_side_effects_becomes_an_input(count: int) -> None:
-    log: list[Any] = []
+    log: deque[Any] = deque()
 
     @trace
     def step(x, rate, decay=0.5):

@@ -3,6 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import mgb
@@ -73,6 +74,31 @@ def late(n: int) -> Callable[[Any], Any]:
     return scale
 
 
+K = 1.0
+
+
+def of_globals(n: int) -> Callable[[Any], Any]:
+    return FunctionType((lambda v: v * K).__code__, {"K": float(n)})
+
+
+def given_defaults(n: int) -> Callable[..., Any]:
+    def scale(v: Any, by: Any = 2.0, *, more: Any = 3.0) -> Any:
+        return v * by * more
+
+    if n % 2:
+        scale.__defaults__ = None
+    if n % 3:
+        scale.__kwdefaults__ = None  # type: ignore[assignment]
+    return scale
+
+
+def called(g: Any, x: Any) -> Any:
+    try:
+        return g(x)
+    except TypeError:
+        return x * 100.0
+
+
 KEPT_FUNCTION = scaling(7)
 FUNCTIONS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
     "a closure": (scaling, lambda g: g(ONE)),
@@ -106,6 +132,8 @@ FUNCTIONS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
     "grad": (lambda n: lambda v: (v * v * float(n)).sum(), lambda g: mgb.grad(g)(ONE)),
     "a wrapper": (lambda n: functools.wraps(KEPT_FUNCTION)(scaling(n)), lambda g: g(ONE)),
     "a decorated function": (lambda n: _twice_called(scaling(n)), lambda g: g(ONE)),
+    "other globals": (of_globals, lambda g: g(ONE)),
+    "defaults that come": (given_defaults, lambda g: called(g, ONE)),
     "a generator": (lambda n: lambda v: (v * k for k in (float(n), 2.0)), lambda g: sum(g(ONE), ONE)),
 }
 

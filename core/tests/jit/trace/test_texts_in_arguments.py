@@ -48,6 +48,16 @@ def batch(n: int) -> dict[str, Any]:
     return {"x": three(n), "name": word(n), "ids": [f"{n}.png", word(n + 1)]}
 
 
+@dataclass(order=True, unsafe_hash=True)
+class Word:
+    """Python has made its methods."""
+
+    name: str
+
+
+WORDS_OF = {Word(w): float(n) for n, w in enumerate(WORDS)}
+
+
 def spread(x: Any, name: str, ids: Any) -> Any:
     return x * len(name)
 
@@ -137,6 +147,11 @@ CASES: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
     "a namespace of it": (batch, lambda b: (lambda s: s.x * len(s.name))(types.SimpleNamespace(**b))),
     "a dataclass": (lambda n: Data(three(n), word(n)), lambda b: b.x * TABLE[b.name]),
     "a method": (lambda n: Data(three(n), word(n)), lambda b: b.x * b.length()),
+    "equality of a dataclass": (lambda n: [Word(word(n))], lambda b: ONE * (b[0] == Word("b"))),
+    "order of a dataclass": (lambda n: [Word(word(n)), Word("b")], lambda b: ONE * len(min(b).name)),
+    "hash of a dataclass": (lambda n: Word(word(n)), lambda b: ONE * WORDS_OF[b]),
+    "text of a dataclass": (lambda n: Word(word(n)), lambda b: ONE * len(f"{b}")),
+    "a key in an object": (lambda n: Batch(three(n), Word(word(n))), lambda b: b.x * WORDS_OF[b.y]),
     "asdict": (lambda n: Data(ONE, word(n)), lambda b: ONE * TABLE[asdict(b)["name"]]),
     "replace": (lambda n: Data(three(n), word(n)), lambda b: b.x * TABLE[replace(b, x=ONE).name]),
     "vars": (lambda n: Data(three(n), word(n)), lambda b: b.x * TABLE[vars(b)["name"]]),
