@@ -36,7 +36,7 @@ def calls(write, written):
     return World(body, [(None,)] * 4, written)
 
 
-@case(impure=True)
+@case
 def a_finally_that_writes():
     log = []
 
@@ -49,7 +49,7 @@ def a_finally_that_writes():
     return World(body, [(None,)] * 4, lambda: list(log))
 
 
-@case(impure=True)
+@case
 def an_error_that_is_kept():
     kept = []
 
@@ -76,7 +76,7 @@ def an_error_after_a_write():
     return World(body, [(None,)] * 5, lambda: list(log))
 
 
-@case(impure=True)
+@case
 def a_tensor_that_is_kept():
     kept = []
 
@@ -88,7 +88,7 @@ def a_tensor_that_is_kept():
     return World(body, [(None, tensor(float(i))) for i in range(4)], lambda: [k.numpy() for k in kept])
 
 
-@case(impure=True)
+@case
 def a_tensor_that_is_kept_in_an_attribute():
     box = Box()
 
@@ -100,7 +100,7 @@ def a_tensor_that_is_kept_in_an_attribute():
     return World(body, steps, lambda: None if box.last is None else box.last.numpy())
 
 
-@case(impure=True)
+@case
 def a_tensor_that_is_carried_over():
     state = {"h": tensor(0.0)}
 
@@ -254,7 +254,7 @@ def a_weak_reference_that_is_registered():
     return World(body, [(None,), (alive.clear,), (None,)], lambda: len(alive))
 
 
-@case(impure=True)
+@case
 def a_hook_that_counts():
     import mgb.module as M
 
@@ -319,7 +319,7 @@ def code_that_is_left_out_of_the_trace():
     return World(body, [(None,)] * 4, lambda: list(log))
 
 
-@case(impure=True)
+@case
 def a_decorator_that_counts():
     box = Box()
 

@@ -107,7 +107,7 @@ def the_format_of_an_argument():
     return called_with(lambda x: x * 2.0 if x.format == "nchw" else x, noted("nchw"), noted("nhwc"))
 
 
-@case(impure=True)
+@case
 def an_attribute_of_a_parameter_that_counts():
     weight = Parameter(np.ones(3, np.float32))
     weight.hits = 0

@@ -54,7 +54,7 @@ def calls(write, written):
     return World(body, [(None,)] * 4, written)
 
 
-@case(impure=True)
+@case
 def a_list_that_grows():
     log = []
     return calls(lambda: log.append(1), lambda: list(log))
@@ -117,7 +117,7 @@ def a_global_that_is_deleted():
     return World(body, [(None,)] * 4, lambda: globals().get("MADE"))
 
 
-@case(impure=True)
+@case
 def an_attribute_that_counts():
     box = Box()
 
@@ -128,7 +128,7 @@ def an_attribute_that_counts():
     return World(body, [(None,)] * 4, lambda: box.calls)
 
 
-@case(impure=True)
+@case
 def a_method_that_counts():
     box = Box()
     return calls(box.count, lambda: box.calls)
@@ -155,7 +155,7 @@ def a_dict_of_an_object():
     return calls(lambda: vars(box).update(calls=box.calls + 1), lambda: box.calls)
 
 
-@case(impure=True)
+@case
 def a_property_that_is_set():
     box = Setter()
 
@@ -177,7 +177,7 @@ def an_item_of_a_dict():
     return World(body, [(None,)] * 4, lambda: dict(table))
 
 
-@case(impure=True)
+@case
 def a_key_that_is_set_back_outside():
     table = {}
 
@@ -231,7 +231,7 @@ def a_list_that_is_sorted():
     )
 
 
-@case(impure=True)
+@case
 def a_default_that_grows():
     def body(x, log=[]):  # noqa: B006
         log.append(1)
@@ -249,7 +249,7 @@ def an_attribute_of_the_function():
     return World(body, [(None,)] * 4, lambda: getattr(body, "calls", 0))
 
 
-@case(impure=True)
+@case
 def an_attribute_of_a_module():
     module = types.ModuleType("settings")
     module.calls = 0
@@ -376,7 +376,7 @@ def a_context_variable_that_is_set():
     return calls(lambda: VARIABLE.set(VARIABLE.get() + 1), VARIABLE.get)
 
 
-@case(impure=True)
+@case
 def a_context_manager_that_writes():
     box = Box()
 
