@@ -6,6 +6,7 @@ from contextlib import ContextDecorator
 from typing import Any
 
 from ..tensor import ACTIVE
+from .deferral.body import BodyStream
 from .recording import Recording
 from .replay import Replay
 
@@ -31,7 +32,7 @@ class exclude_from_trace(ContextDecorator):
     [3, 2, 3]
     """
 
-    _session: Recording | Replay | None = None
+    _session: Recording | Replay | BodyStream | None = None
 
     def _recreate_cm(self) -> exclude_from_trace:
         """One for each call of a function that this decorates: it may call itself."""
@@ -39,7 +40,7 @@ class exclude_from_trace(ContextDecorator):
 
     def __enter__(self) -> None:
         session = ACTIVE.get()
-        if isinstance(session, Recording | Replay):
+        if isinstance(session, Recording | Replay | BodyStream):
             session.pause()
             self._session = session
             ACTIVE.set(None)

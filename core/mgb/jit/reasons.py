@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from .entry import Entry, Literal
+from .entry import Literal
 from .record import External, Record
 from .source import Grad, Identity
 from .tree import Structure
@@ -71,14 +71,25 @@ def remedy_of_way(line: str, recorded: str, read: str | None, repeats: bool) -> 
     return _USUAL
 
 
-def of_parameter(entry: Entry, params: Mapping[str, Any]) -> str:
+class Step(Protocol):
+    """A recorded op, or a deferred one."""
+
+    @property
+    def op(self) -> Any: ...
+    @property
+    def params(self) -> Any: ...
+    @property
+    def source(self) -> str: ...
+
+
+def of_parameter(entry: Step, params: Mapping[str, Any]) -> str:
     """Of other parameters of a step."""
     changed = next(key for key, value in params.items() if entry.params.get(key) != value)
     was = entry.params.get(changed)
     return f"{entry.op.name} at {entry.source} has {changed} = {params[changed]}, recorded were {was}"
 
 
-def of_constant(entry: Entry, was: Literal, now: Any) -> str:
+def of_constant(entry: Step, was: Literal, now: Any) -> str:
     """Of another constant among the operands of a step, the array `now`."""
     if was.raw is None or now.ndim:
         return f"{entry.op.name} at {entry.source} has {Literal(now)}, recorded was {was}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..errors import ExportError
+from ..executor import Program
 from ..tensor import active_trace
 from .argument_specs import names_of_tensors, parameters_of, stand_ins
 from .arguments import Key, arrays_among, check_tensors, key_of, shapes_of
@@ -16,6 +17,7 @@ from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
 from .captured import Captured, check_pure, graph_of
 from .config import TraceOptions
+from .deferral.body import BodyStream
 from .dump import dump
 from .environment import Impurity, Observer
 from .guard import MISS
@@ -32,6 +34,9 @@ _KINDS = 32
 
 #: Kinds of arguments with which the body is known to run at each call.
 _IMPURE = 256
+
+#: So often a sequence of ops runs one by one before it is compiled; that of a recorded call has run once.
+_AFTER = 1
 
 
 S = TypeVar("S")
@@ -163,13 +168,11 @@ class trace(Matching[P, R]):
         impure = self._impure.get(key.pattern)
         if impure is None or impure.is_due():
             return MISS
-        follows = impure.may_follow()
-        result = self._follow(args, kwargs, impure.variants) if follows else MISS
-        if not follows or (result is MISS and not impure.may_record()):
-            self._statistics.body_runs += 1
-            result = self.__wrapped__(*args, **kwargs)
-        impure.calls += result is not MISS
-        return result
+        self._statistics.body_runs += 1
+        return impure.run(self._stream, self.__wrapped__, args, kwargs)
+
+    def _stream(self) -> BodyStream:
+        return BodyStream(_AFTER, self._compiler, self._statistics.again, self.symbolic_shape)
 
     def _keep(self, key: Key, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         super()._keep(key, leaves, shapes, recorded)
@@ -177,7 +180,7 @@ class trace(Matching[P, R]):
             return
         self._calls.drop(key)
         impure = self._impure.get(key.pattern) or Impure(leaves)
-        impure.variants.keep(shapes, recorded.variant)
+        impure.variant = recorded.variant
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
         self._impure.keep(key.pattern, impure, leaves, _IMPURE)
@@ -252,9 +255,13 @@ class trace(Matching[P, R]):
     # looking at it
 
     def variants(self) -> list[Variant]:
-        kept = [*list(self._variants.values()), *(impure.variants for impure in self._impure.values())]
-        matched = [variant for variants in kept for variant in variants]
-        return matched + [call.variant for call in self._calls]
+        matched = [variant for variants in list(self._variants.values()) for variant in variants]
+        impure = [impure.variant for impure in self._impure.values() if impure.variant is not None]
+        return matched + impure + [call.variant for call in self._calls]
+
+    def programs(self) -> list[Program]:
+        streams = [program for impure in self._impure.values() for program in impure.programs()]
+        return super().programs() + streams
 
     # ahead of time, and files
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import forking
+from ..executor import Program
 from ..tensor import Tensor
+from .deferral.body import BodyStream
 from .entry import Entry
 from .environment import Impurity
 from .tree import flatten, is_itself, is_looked_into
@@ -120,39 +123,44 @@ class Impure:
 
     Attributes
     ----------
-    variants : Variants
-        What was recorded of such calls.
+    variant : Variant or None
+        What was recorded of the latest such call.
     calls : int
         How many there were.
     unsettled : str or None
         What the body finds that is new at each call, in words, if no record serves others for that.
     """
 
+    variant: Variant | None = None
+
     def __init__(self, leaves: Sequence[Any]) -> None:
-        self.variants = Variants()
         self.calls = 0
         known = (leaf for leaf in leaves if not is_itself(leaf) and not is_looked_into(leaf))
         self._leaves = [leaf for leaf in known if not isinstance(leaf, Tensor)]  # whose ids stay taken
         self._attempts = 0
         self.unsettled: str | None = None
-        self._next = self._next_match = 1
         self._reasons: frozenset[str] = frozenset()
+        self._idle: list[BodyStream] = []  # one for each of the calls that run at once
+        self._streams: weakref.WeakSet[BodyStream] = weakref.WeakSet()
 
-    def may_record(self) -> bool:
-        """Shall a call that no variant serves be recorded? Less and less, where all do."""
-        if self.unsettled is None:
-            return True
-        due = self.calls >= self._next
-        self._next = 2 * self.calls if due else self._next
-        return due
+    def run(self, make: Callable[[], BodyStream], body: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What `body` gives: its ops are deferred, and what came often enough is compiled."""
+        self.calls += 1
+        try:
+            stream = self._idle.pop()
+        except IndexError:
+            stream = make()
+            self._streams.add(stream)
+            if self.variant is not None:
+                stream.seed(self.variant.record)
+        try:
+            return stream.run(body, args, kwargs)
+        finally:
+            self._idle.append(stream)
 
-    def may_follow(self) -> bool:
-        """Shall a call be matched with variants? Less and less, where each does what none has done."""
-        if self.variants.departures < _DEPARTURES:
-            return True
-        due = self.calls >= self._next_match
-        self._next_match = 2 * self.calls if due else self._next_match
-        return due
+    def programs(self) -> list[Program]:
+        """What was compiled."""
+        return [program for stream in list(self._streams) for program in stream.programs()]
 
     def is_due(self) -> bool:
         """Shall the next call be recorded again?"""

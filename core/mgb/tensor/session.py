@@ -79,6 +79,9 @@ class Session(Generic[Value]):
     #: Is it a trace, of which what Python sees now may be taken for what it would see later?
     replays = False
 
+    #: Does a traced function that is called here run as part of the body of another one?
+    of_trace = False
+
     #: What gives the type of a Tensor with lengths that are followed; None: shapes are plain.
     spec_of: Callable[[Value], Spec] | None = None
 
@@ -187,9 +190,9 @@ def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args
 
 
 def active_trace() -> Session[Any] | None:
-    """The trace that records or replays in this context; else what was deferred is computed."""
+    """The session of a trace in this context, if there is one; else what was deferred is computed."""
     session = ACTIVE.get()
-    if session is None or session.replays:
+    if session is None or session.replays or session.of_trace:
         return session
     session.flush()
     return None

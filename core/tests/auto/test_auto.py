@@ -207,7 +207,7 @@ def test_loop_without_reads_is_split_where_it_repeats() -> None:
 
 
 def test_memory_of_pending_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgb.jit.deferral.stream._MOST_BYTES", 1 << 16)
+    monkeypatch.setattr("mgb.jit.deferral.stream.Stream.most_bytes", 1 << 16)
     freed: list[int] = []
     with auto():
         for n in range(64):

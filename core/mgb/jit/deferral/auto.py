@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import threading
+import warnings
+from collections.abc import Mapping
 from contextlib import ContextDecorator
 from contextvars import ContextVar
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from ...errors import AutoInputError
-from ...executor import Options
-from ...ir import Op
+from ...errors import AutoInputError, AutoWarning, MgbError
+from ...executor import Options, Program, compile_program
+from ...ir import Graph, Op
 from ...tensor import ACTIVE, Session, Tensor
 from ..config import check_options
-from .stream import Counts, Settings, Stream
+from .stream import Counts, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `auto` was asked for.
+
+    Attributes
+    ----------
+    after : int
+        A sequence runs op by op so often before it is compiled.
+    options : Options
+    """
+
+    after: int = 2
+    options: Options = field(default_factory=Options)
+
+    def compile(self, graph: Graph, updates: Mapping[int, int]) -> Program | None:
+        """A program; where none can be made, say so once, and the sequence goes on op by op."""
+        try:
+            return compile_program(graph, self.options, updates)
+        except MgbError as error:
+            warnings.warn(
+                f"mgb.jit.auto: {len(graph.nodes)} ops that repeat go on op by op, for they cannot be "
+                f"compiled: {error}",
+                AutoWarning,
+                stacklevel=2,
+            )
+            return None
 
 
 class auto(ContextDecorator):
@@ -80,7 +110,7 @@ class auto(ContextDecorator):
 
     def __enter__(self) -> Self:
         active, outer = ACTIVE.get(), _outer.get()
-        entered = active is None or not active.replays
+        entered = active is None or not (active.replays or active.of_trace)
         try:
             _outer.set((*outer, (active, entered)))
             if entered:
@@ -138,7 +168,7 @@ class AutoSession(Session[Tensor]):
         try:
             found: Stream = self._local.stream
         except AttributeError:
-            found = self._local.stream = Stream(self._settings)
+            found = self._local.stream = Stream(self._settings.after, self._settings.compile)
         return found
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...apply import evaluate
-from ...errors import AutoWarning, MgbError
-from ...executor import Options, Program, compile_program
+from ...executor import Program
+from ...ir import Graph
 from ..entry import Literal
 from ..variant import cut_out
 from .link import Link
@@ -16,6 +15,10 @@ from .operands import Ref
 
 #: The results that were computed by the number of the op, and why others could not be.
 Outcome = tuple[dict[int, Any], dict[int, BaseException]]
+
+#: ``compile(graph, updates)``: `updates` says which outputs take the place of which inputs. None: it goes on
+#: op by op.
+Compile = Callable[[Graph, Mapping[int, int]], Program | None]
 
 
 class Ending:
@@ -39,12 +42,12 @@ class Ending:
         self._order: list[tuple[Link, tuple[int, ...]]] | None = None
         self._refused = False  # no program can be made
 
-    def compile(self, options: Options, replaced: Mapping[int, int]) -> None:
-        """Make a program; where that fails, say so once and go on op by op.
+    def compile(self, compile: Compile, replaced: Mapping[int, int]) -> None:
+        """Make a program, unless `compile` gives none: then it is not asked again.
 
         Parameters
         ----------
-        options : Options
+        compile : callable
         replaced : mapping
             From the numbers of ops to those of the external inputs that their results replace.
         """
@@ -64,16 +67,8 @@ class Ending:
             for index, o in enumerate(self.outputs)
             if replaced.get(o) in inputs and graph.inputs[inputs[replaced[o]]].spec == nodes[index].spec
         }
-        try:
-            self.program = compile_program(graph, options, updates)
-        except MgbError as error:
-            self._refused = True
-            warnings.warn(
-                f"mgb.jit.auto: {len(sequence)} ops that repeat go on op by op, for they cannot be compiled: "
-                f"{error}",
-                AutoWarning,
-                stacklevel=2,
-            )
+        self.program = compile(graph, updates)
+        self._refused = self.program is None
 
     def run(self, fed: list[Any]) -> Outcome:
         """Compute the results from the external inputs `fed`, which are let go of when they were used."""
@@ -137,4 +132,4 @@ def run_one_by_one(links: Sequence[tuple[Link, tuple[int, ...]]], fed: list[Any]
 
 def _note(link: Link) -> str:
     assert link.op is not None and link.node is not None
-    return f"mgb.jit.auto had deferred {link.op.name}, which was called at {link.node.source}"
+    return f"mgb.jit had deferred {link.op.name}, which was called at {link.node.source}"

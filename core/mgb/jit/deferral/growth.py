@@ -58,7 +58,7 @@ class Growth:
         """
         source = caller()
         self._catch_up(at, fed)
-        varying = self._varying(at, op, inputs, params)
+        varying = self._varying(at, op, inputs, params, source)
         args: list[Ref] = []
         nodes: list[Node] = []
         feeds: list[Node] = []
@@ -128,13 +128,17 @@ class Growth:
         for n in range(len(self._numbers), len(fed)):
             self._numbers.setdefault(id(fed[n]), n)
 
-    def _varying(self, at: Link, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> frozenset[int]:
+    def _varying(
+        self, at: Link, op: Op, inputs: Sequence[Tensor], params: dict[str, Any], source: str
+    ) -> frozenset[int]:
         """The operands that are Python numbers, and other ones than the last time."""
-        like = at.next
+        near = (at.next,)
         if self._like is not None and self._like[0] is at:
-            like = self._like[1].next
+            near = (self._like[1].next,)
         self._like = None
-        if like.op is not op or like.params != params or like.arity != len(inputs):
+        here = (link for link in reversed(at.children) if link.source == source)  # sequences share their root
+        like = next((like for like in (*near, *here) if like.is_alike(op, params, len(inputs))), None)
+        if like is None:
             return frozenset()
         self._like = at, like
         return frozenset(

@@ -11,6 +11,9 @@ from .operands import Ref
 class _Nothing:
     op = None
 
+    def is_alike(self, op: Op, params: dict[str, Any], arity: int) -> bool:
+        return False
+
 
 #: What comes after a link that nothing came after.
 NOTHING: Any = _Nothing()
@@ -37,6 +40,8 @@ class Link:
         What came after it last time.
     children : list of Link
         All that ever came after it.
+    seen : int
+        How often a sequence that was recorded elsewhere ended here.
     endings : dict
         For sets of results that were alive where the sequence ended the `Ending` that computes them.
     """
@@ -55,6 +60,7 @@ class Link:
         "op",
         "params",
         "parent",
+        "seen",
         "spec",
         "varied",
     )
@@ -78,7 +84,17 @@ class Link:
         self.children: list[Link] = []
         self.endings: dict[frozenset[int], Any] = {}
         self.varied = False
+        self.seen = 0
         self.next = NOTHING
+
+    @property
+    def source(self) -> str:
+        """The user's line that it stands for."""
+        return "" if self.node is None else self.node.source
+
+    def is_alike(self, op: Op, params: dict[str, Any], arity: int) -> bool:
+        """Has it this op, with these parameters and as many operands?"""
+        return self.op is op and self.arity == arity and self.params == params
 
     def add(self, child: Link) -> Link:
         """Let `child` come after this link."""

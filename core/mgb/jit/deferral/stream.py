@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
@@ -12,41 +12,25 @@ from ... import forking
 from ...apply import constant, evaluate
 from ...apply import record as tell_tapes
 from ...errors import AutoInterruptedError, ConversionError
-from ...executor import Options
+from ...executor import Program
 from ...ir import Op
 from ...tensor import Session, Tensor, place, run_in, wrap
 from ..entry import Literal
-from .ending import Ending, Outcome, order, run_one_by_one
+from ..record import Record
+from .ending import Compile, Ending, Outcome, order, run_one_by_one
 from .growth import Growth
 from .link import Link
 from .links import Ends, ending_at
 from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .period import period_of
 from .results import Rebound, hand_over, undo, updates, without_fed
-
-#: Ops, and bytes of what they read from outside, that wait at most.
-_MOST_OPS, _MOST_BYTES = 4096, 1 << 28
+from .seed import seed
 
 #: So many different parameters of one op in one place, and it runs at once: no program for each.
 _VARIETY = 4
 
 #: So many sequences that nobody has seen before, and the loop that was found is over.
 _STRANGERS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What `auto` was asked for.
-
-    Attributes
-    ----------
-    after : int
-        A sequence runs op by op so often before it is compiled.
-    options : Options
-    """
-
-    after: int = 2
-    options: Options = field(default_factory=Options)
 
 
 @dataclass(slots=True)
@@ -67,12 +51,17 @@ class Stream(Session[Tensor]):
 
     Parameters
     ----------
-    settings : Settings
+    after : int
+        A sequence runs op by op so often before it is compiled.
+    compile : callable
     """
 
-    def __init__(self, settings: Settings) -> None:
+    #: Ops, and bytes of what they read from outside, that wait at most.
+    most_ops, most_bytes = 4096, 1 << 28
+
+    def __init__(self, after: int, compile: Compile) -> None:
         self.counts = Counts()
-        self._settings = settings
+        self._after, self._compile = after, compile
         self._thread = get_ident()
         self._lock = forking.lock()
         self._ends = Ends()
@@ -80,7 +69,7 @@ class Stream(Session[Tensor]):
         self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._busy = False  # is an op being noted?
-        self._begin(_MOST_OPS)
+        self._begin(self.most_ops)
 
     def _begin(self, limit: int, root: Link | None = None) -> None:
         """Nothing waits; this is done as a whole or, when an interrupt comes, not at all."""
@@ -91,6 +80,18 @@ class Stream(Session[Tensor]):
         self._fed: list[Any] = []
         self._tensors: list[weakref.ref[Tensor]] = []
         self._rebound: list[Rebound] = []
+
+    def seed(self, record: Record) -> None:
+        """What `record` says that a call did has been seen once."""
+        seed(self._root, record)
+
+    def programs(self) -> Iterator[Program]:
+        """What was compiled, and is remembered."""
+        waiting = list(self._roots.values())
+        while waiting:
+            link = waiting.pop()
+            waiting += link.children
+            yield from (end.program for end in link.endings.values() if end.program is not None)
 
     # the Session protocol
 
@@ -156,7 +157,7 @@ class Stream(Session[Tensor]):
         for tensor in inputs:
             if tensor._session is not None and tensor._session is not self:
                 tensor._array()
-        full = self._at.index + 1 >= self._limit or self._at.nbytes > _MOST_BYTES
+        full = self._at.index + 1 >= self._limit or self._at.nbytes > self.most_bytes
         try:
             self._busy = True
             # What a finalizer or a signal handler does meanwhile is no part of this.
@@ -253,7 +254,7 @@ class Stream(Session[Tensor]):
         at = self._at
         link: Link
         for link in (at.next, *at.children):
-            if link.op is op and link.arity == len(inputs) and link.params == params:
+            if link.is_alike(op, params, len(inputs)):
                 if all(self._is(tensor, ref, link) for tensor, ref in zip(inputs, link.args)):
                     at.next = link
                     return link
@@ -287,7 +288,7 @@ class Stream(Session[Tensor]):
     def flush(self) -> None:
         """Compute what waits and is alive; raises what the first of those ops raises."""
         if self._at is not self._root and not self._busy:
-            self._compute(self._period or _MOST_OPS, None)
+            self._compute(self._period or self.most_ops, None)
 
     def _end_at_limit(self) -> None:
         """As `flush`, where too many ops wait: in a loop that asks for no values, after each iteration."""
@@ -318,7 +319,7 @@ class Stream(Session[Tensor]):
                 if errors:
                     undo(self, rebound, min(errors), before | values)
             except BaseException as error:
-                stopped = AutoInterruptedError(f"{type(error).__name__} came while this value was computed")
+                stopped = _stopped(error)
                 values, errors = {}, {t._index: stopped for t in alive}
                 undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
                 raise
@@ -330,6 +331,15 @@ class Stream(Session[Tensor]):
                     raise
             if errors:
                 raise errors[min(errors)]
+
+    def give_up(self, error: BaseException) -> None:
+        """As `flush`, but nothing is computed: Tensors outside are what they were."""
+        at, fed, tensors, rebound = self._at, self._fed, self._tensors, self._rebound
+        rebound = without_fed(rebound, fed)
+        alive = [t for r in tensors if (t := r()) is not None and t._session is self]
+        self._begin(self._period or self.most_ops)
+        undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)})
+        hand_over(self, alive, {}, dict.fromkeys(range(at.index + 1), _stopped(error)))
 
     def _outcome(
         self,
@@ -362,8 +372,8 @@ class Stream(Session[Tensor]):
     def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
         """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""
         ending = ending_at(at, frozenset([t._index for t in alive]))
-        if ending.program is None and ending.runs >= self._settings.after:
-            ending.compile(self._settings.options, updates(self, rebound))
+        if ending.program is None and max(ending.runs, at.seen) >= self._after:
+            ending.compile(self._compile, updates(self, rebound))
             self.counts.programs += ending.program is not None
         self.counts.compiled += ending.program is not None
         return ending
@@ -376,3 +386,7 @@ class Stream(Session[Tensor]):
             at, fed, index = self._at, list(self._fed), tensor._index
             values, errors = run_in(None, run_one_by_one, order(at.sequence(), (index,)), fed)
             hand_over(self, [tensor], values, errors)
+
+
+def _stopped(error: BaseException) -> AutoInterruptedError:
+    return AutoInterruptedError(f"{type(error).__name__} came while this value was computed")

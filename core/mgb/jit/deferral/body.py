@@ -1,0 +1,106 @@
+"""The ops of a traced body that runs: deferred, as by `auto`, in a tree of the trace's own."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import get_ident
+from typing import Any
+
+from ...apply import apply
+from ...tensor import ACTIVE, Tensor
+from ..entry import SHAPE
+from .ending import Compile, Ending
+from .link import Link
+from .results import Failed, Rebound
+from .siblings import why_another
+from .stream import Stream
+
+
+class BodyStream(Stream):
+    """A stream for one call after another of a body that runs at each.
+
+    A traced function that the body calls runs as a part of it.
+
+    Parameters
+    ----------
+    after : int
+    compile : callable
+        As for `Stream`.
+    tell : callable
+        Told why a sequence is compiled beside another one, in the user's terms.
+    symbolic_shape : bool
+        Are shapes Tensors in the body?
+    """
+
+    of_trace = True
+    most_ops = most_bytes = 1 << 62
+
+    def __init__(
+        self, after: int, compile: Compile, tell: Callable[[str], object], symbolic_shape: bool = False
+    ) -> None:
+        super().__init__(after, compile)
+        self._tell = tell
+        self.symbolic_shape = symbolic_shape
+        self._grads: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] = []
+
+    def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What `body` gives; nothing waits afterwards."""
+        self._thread = get_ident()
+        before = ACTIVE.get()
+        try:
+            ACTIVE.set(self)
+            result = body(*args, **kwargs)
+            ACTIVE.set(before)
+            self.flush()
+        except BaseException as error:
+            ACTIVE.set(before)
+            try:
+                self._end_after(error)
+            except BaseException as another:  # a second interrupt
+                self._end_after(another)
+                raise
+            raise
+        if self._grads:
+            self._grads = []
+        return result
+
+    def _end_after(self, error: BaseException) -> None:
+        """What was done before an error stands, as in eager code; after an interrupt nothing is computed.
+
+        Each Tensor outside is then as before the call or as after it.
+        """
+        if isinstance(error, Exception):
+            with suppress(Exception):  # that op raises where it is wanted
+                self.flush()
+        else:
+            self.give_up(error)
+        for reference, before in reversed(self._grads):
+            tensor = reference()
+            grad = tensor._grad if tensor is not None else None
+            if tensor is not None and grad is not None and isinstance(grad._session, Failed):
+                tensor._grad = before() if before is not None else None
+        self._grads = []
+
+    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
+        if not reads:  # weakly, for the memory of a gradient that is replaced is wanted for the new one
+            grad = tensor._grad
+            self._grads.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
+
+    def shape_of(self, tensor: Tensor) -> Tensor:
+        return apply(SHAPE, tensor)
+
+    def pause(self) -> None:
+        """Enter `exclude_from_trace`: everything alive gets its value."""
+        self.flush()
+
+    def resume(self) -> None:
+        """Leave `exclude_from_trace`."""
+
+    def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
+        programs = self.counts.programs
+        ending = super()._ending(at, alive, rebound)
+        if self.counts.programs > programs and (reason := why_another(at)) is not None:
+            self._tell(reason)
+        return ending
