@@ -7,9 +7,10 @@ from typing import Any
 
 from ...apply import evaluate
 from ...executor import Program
-from ...ir import Graph
+from ...ir import Graph, Node
 from ..entry import Literal
 from ..variant import cut_out
+from .lengths import Form, Forms, General, Instance
 from .link import Link
 from .operands import Ref
 
@@ -31,7 +32,17 @@ class Ending:
         Numbers of ops.
     """
 
-    __slots__ = ("_order", "_reads", "_refused", "_sequence", "outputs", "program", "runs")
+    __slots__ = (
+        "_extras",
+        "_form",
+        "_order",
+        "_reads",
+        "_refused",
+        "_sequence",
+        "outputs",
+        "program",
+        "runs",
+    )
 
     def __init__(self, sequence: Sequence[Link], outputs: frozenset[int]) -> None:
         self._sequence = sequence
@@ -41,40 +52,88 @@ class Ending:
         self._reads: tuple[int, ...] = ()
         self._order: list[tuple[Link, tuple[int, ...]]] | None = None
         self._refused = False  # no program can be made
+        self._form: tuple[Form, Instance] | None = None
+        self._extras: list[Any] = []  # arrays of numbers that are inputs, after the external ones
 
-    def compile(self, compile: Compile, replaced: Mapping[int, int]) -> None:
-        """Make a program, unless `compile` gives none: then it is not asked again.
+    def compile(self, compile: Compile, replaced: Mapping[int, int], forms: Forms, after: int) -> bool:
+        """Make a program if it came `after` times, or others that differ in lengths did; is there a new one?
 
         Parameters
         ----------
         compile : callable
+            If it gives none, it is not asked again.
         replaced : mapping
             From the numbers of ops to those of the external inputs that their results replace.
+        forms : Forms
+        after : int
         """
         if self._refused:
-            return
-        sequence = self._sequence
+            return False
+        self._form = self._form or forms.of(self._sequence, self.outputs)
+        if self._form is not None:
+            form, instance = self._form
+            if form.runs >= after and self._takes(form, instance):
+                return False
+            if form.runs >= after and (general := form.generalize(self._sequence, instance)) is not None:
+                return self._generalize(general, instance, compile, replaced)
+            form.runs += 1
+        if self.runs < after:
+            return False
+        nodes = [link.node for link in self._sequence if link.node is not None]
         boundary = {
             node: -1 - (link.fed - len(link.feeds) + index)
-            for link in sequence
+            for link in self._sequence
             for index, node in enumerate(link.feeds)
         }
-        nodes = tuple(n for o in self.outputs if (n := sequence[o].node) is not None)
-        graph, self._reads = cut_out(nodes, boundary)
-        inputs = {-1 - ref: index for index, ref in enumerate(self._reads)}
+        self.program, self._reads = self._compiled(compile, nodes, boundary, replaced)
+        self._refused = self.program is None
+        return not self._refused
+
+    def _takes(self, form: Form, instance: Instance) -> bool:
+        """Take a program that serves several lengths, if there is one for these."""
+        for general in form.generals:
+            self.program = general.program_for(instance)
+            if self.program is not None:
+                self._reads, self._extras = general.reads, general.extras(instance)
+                return True
+        return False
+
+    def _generalize(
+        self, general: General, instance: Instance, compile: Compile, replaced: Mapping[int, int]
+    ) -> bool:
+        """Make a program for several lengths; that where a backend has one for each serves these alone."""
+        program, general.reads = self._compiled(compile, general.nodes, general.boundary, replaced)
+        general.sizes.close()
+        self.program, self._reads, self._extras = program, general.reads, general.extras(instance)
+        self._refused = program is None
+        if program is not None and program.is_resizable:
+            general.keep(program)
+        return program is not None
+
+    def _compiled(
+        self,
+        compile: Compile,
+        made: Sequence[Node],
+        boundary: Mapping[Node, int],
+        replaced: Mapping[int, int],
+    ) -> tuple[Program | None, tuple[int, ...]]:
+        """The program of the results among the nodes `made`, and the refs of what it reads."""
+        nodes = tuple(made[output] for output in self.outputs)
+        graph, reads = cut_out(nodes, boundary)
+        inputs = {-1 - ref: index for index, ref in enumerate(reads)}
         updates = {
             index: inputs[replaced[o]]
             for index, o in enumerate(self.outputs)
             if replaced.get(o) in inputs and graph.inputs[inputs[replaced[o]]].spec == nodes[index].spec
         }
-        self.program = compile(graph, updates)
-        self._refused = self.program is None
+        return compile(graph, updates), reads
 
     def run(self, fed: list[Any]) -> Outcome:
         """Compute the results from the external inputs `fed`, which are let go of when they were used."""
         self.runs += 1
         if self.program is not None:
-            arrays = [fed[-1 - r] for r in self._reads]
+            extras, own = self._extras, len(fed)
+            arrays = [fed[-1 - r] if -1 - r < own else extras[-1 - r - own] for r in self._reads]
             try:
                 return dict(zip(self.outputs, self.program.call(arrays))), {}
             except Exception:

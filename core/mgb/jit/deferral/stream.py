@@ -19,6 +19,7 @@ from ..entry import Literal
 from ..record import Record
 from .ending import Compile, Ending, Outcome, order, run_one_by_one
 from .growth import Growth
+from .lengths import Forms
 from .link import Link
 from .links import Ends, ending_at
 from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
@@ -64,7 +65,7 @@ class Stream(Session[Tensor]):
         self._after, self._compile = after, compile
         self._thread = get_ident()
         self._lock = forking.lock()
-        self._ends = Ends()
+        self._ends, self._forms = Ends(), Forms()
         self._period = self._strangers = 0
         self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
@@ -372,9 +373,11 @@ class Stream(Session[Tensor]):
     def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
         """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""
         ending = ending_at(at, frozenset([t._index for t in alive]))
-        if ending.program is None and max(ending.runs, at.seen) >= self._after:
-            ending.compile(self._compile, updates(self, rebound))
-            self.counts.programs += ending.program is not None
+        if ending.program is None:
+            ending.runs = max(ending.runs, at.seen)
+            self.counts.programs += ending.compile(
+                self._compile, updates(self, rebound), self._forms, self._after
+            )
         self.counts.compiled += ending.program is not None
         return ending
 

@@ -1,0 +1,270 @@
+"""One program for sequences of deferred ops that differ in lengths, found by comparing two of them.
+
+The *form* of a sequence is all of it but its lengths and its Python numbers. Where two sequences of one form
+have other lengths, each pair of different ones is a letter; a parameter that differs has to be a polynomial
+of letters. The program of what is so generalized serves every sequence of the form that agrees with it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import MgbError
+from ...executor import Program
+from ...ir import Node, Spec, const_node, input_node
+from ...scalars import Size
+from ...sizes import Lengths, Sizes, plain
+from ...tracing import make_node
+from ..entry import Literal
+from .link import Link
+from .operands import Varying, same_bits
+
+#: Forms that are remembered, the latest.
+_FORMS = 256
+
+#: So often two sequences of one form are compared.
+_GENERALS = 4
+
+
+class _NotAlike(Exception):
+    """More differs between two sequences of one form than lengths."""
+
+
+@dataclass(slots=True)
+class Instance:
+    """What one sequence has beside its form.
+
+    Attributes
+    ----------
+    lengths : tuple of int
+        Of the axes of the external inputs, in order.
+    numbers : tuple of int
+        Those in parameters, in order.
+    literals : list of Literal
+        The Python numbers among the operands, in order.
+    """
+
+    lengths: tuple[int, ...]
+    numbers: tuple[int, ...]
+    literals: list[Literal]
+
+
+class Form:
+    """Sequences that are alike but for lengths and numbers.
+
+    Attributes
+    ----------
+    runs : int
+        How often any of them ended before it had a program.
+    generals : list of General
+        What serves several of them.
+    """
+
+    def __init__(self, first: Instance) -> None:
+        self.runs = 0
+        self.generals: list[General] = []
+        self._first = first
+        self._tries = _GENERALS
+
+    def generalize(self, sequence: Sequence[Link], instance: Instance) -> General | None:
+        """What serves the first one and this, if they have other lengths, and not too much was tried."""
+        if not self._tries or instance.lengths == self._first.lengths:
+            return None
+        self._tries -= 1
+        try:
+            return General(self, sequence, self._first, instance)
+        except (MgbError, _NotAlike):
+            return None
+
+
+class Forms:
+    """The forms of the sequences that ended."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, Form] = OrderedDict()
+
+    def of(self, sequence: Sequence[Link], outputs: tuple[int, ...]) -> tuple[Form, Instance] | None:
+        """The form of a sequence, and what it has beside; None where a parameter cannot be compared."""
+        numbers: list[int] = []
+        literals: list[Literal] = []
+        try:
+            key = outputs, tuple([_form_of(link, numbers, literals) for link in sequence])
+            form = self._known.get(key)
+        except TypeError:
+            return None
+        lengths = tuple([length for link in sequence for node in link.feeds for length in node.spec.shape])
+        instance = Instance(lengths, tuple(numbers), literals)
+        if form is None:
+            form = self._known[key] = Form(instance)
+            if len(self._known) > _FORMS:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return form, instance
+
+
+def _form_of(link: Link, numbers: list[int], literals: list[Literal]) -> Hashable:
+    args: list[Hashable] = []
+    for ref in link.args:
+        if isinstance(ref, Literal):
+            literals.append(ref)
+            args.append((ref.array.dtype, ref.device))
+        else:
+            args.append((ref.number, ref.kind, ref.dtype) if isinstance(ref, Varying) else ref)
+    feeds = tuple([(node.spec.ndim, node.spec.dtype, node.spec.device) for node in link.feeds])
+    return link.op, tuple(args), feeds, _without_numbers(link.params, numbers)
+
+
+def _without_numbers(value: Any, numbers: list[int]) -> Hashable:
+    """`value` with its integers taken out, to `numbers`."""
+    if type(value) is int:
+        numbers.append(value)
+        return int
+    if type(value) in (tuple, list):
+        return (type(value), *[_without_numbers(part, numbers) for part in value])
+    if type(value) is dict:
+        return tuple([(key, _without_numbers(part, numbers)) for key, part in value.items()])
+    hash(value)
+    return type(value), value
+
+
+class General:
+    """A sequence for all lengths that agree with two it was seen with.
+
+    Parameters
+    ----------
+    form : Form
+    sequence : sequence of Link
+        The second one.
+    first, second : Instance
+
+    Attributes
+    ----------
+    program : Program
+        For the second one; given by who compiles.
+    reads : tuple of int
+        The refs of its inputs.
+
+    Raises
+    ------
+    MgbError
+        The ops cannot take letters.
+    _NotAlike
+        A parameter follows from no length.
+    """
+
+    program: Program
+    reads: tuple[int, ...]
+
+    def __init__(self, form: Form, sequence: Sequence[Link], first: Instance, second: Instance) -> None:
+        self._form = form
+        pairs = list(zip(first.lengths, second.lengths))
+        letters = {pair: n for n, pair in enumerate(dict.fromkeys(p for p in pairs if p[0] != p[1]))}
+        self.sizes = Sizes([now for _, now in letters], prints=True)
+        self._letters: list[tuple[tuple[int, int], Any]] = list(zip(letters, self.sizes.letters))
+        self._lengths: list[Any] = [self.sizes.letters[letters[p]] if p in letters else p[1] for p in pairs]
+        self._numbers = [self._expressed(*pair) for pair in zip(first.numbers, second.numbers)]
+        self._literals = [
+            now if same_bits(was.array, now.array) else None
+            for was, now in zip(first.literals, second.literals)
+        ]
+        self.nodes: list[Node] = []
+        self.boundary: dict[Node, int] = {}  # to the refs of external inputs; literals come after these
+        self._make(sequence)
+
+    def _expressed(self, was: int, now: int) -> Any:
+        """A number in a parameter as a polynomial of letters."""
+        if was == now:
+            return now
+        for (a, b), size in self._letters:
+            if a and b and was % a == 0 and now % b == 0 and was // a == now // b:
+                return size * (now // b)
+            if was and now and a % was == 0 and b % now == 0 and a // was == b // now:
+                return size // (a // was)
+            if was - a == now - b:
+                return size + (now - b)
+        for (a, b), one in self._letters:
+            for (c, d), other in self._letters:
+                if a * c and b * d and was % (a * c) == 0 and now % (b * d) == 0:
+                    if was // (a * c) == now // (b * d):
+                        return one * other * (now // (b * d))
+        raise _NotAlike
+
+    def _make(self, sequence: Sequence[Link]) -> None:
+        lengths, numbers, literals = iter(self._lengths), iter(self._numbers), iter(self._literals)
+        fed = sum(len(link.feeds) for link in sequence)
+        external: list[Node] = []
+        for link in sequence:
+            for node in link.feeds:
+                spec = Spec(
+                    tuple([next(lengths) for _ in node.spec.shape]), node.spec.dtype, node.spec.device
+                )
+                external.append(input_node(spec, node.source))
+            inputs: list[Node] = []
+            for ref in link.args:
+                if isinstance(ref, Literal):
+                    constant = next(literals)
+                    if constant is not None:
+                        inputs.append(const_node(constant.array, constant.array.dtype, constant.device))
+                    else:
+                        inputs.append(input_node(Spec((), ref.array.dtype, ref.device), link.source))
+                        self.boundary[inputs[-1]] = -1 - fed
+                        fed += 1
+                else:
+                    number = ref.number if isinstance(ref, Varying) else -1 - ref
+                    inputs.append(external[number] if number >= 0 else self.nodes[-1 - number])
+            assert link.op is not None and link.params is not None and link.spec is not None
+            params = _with_numbers(link.params, numbers)
+            made = make_node(link.op, tuple(inputs), params, link.source)
+            if plain(made.spec.shape) != link.spec.shape or made.spec.dtype != link.spec.dtype:
+                raise _NotAlike
+            self.nodes.append(Node(link.op, tuple(inputs), params, made.spec, link.source))
+        self.boundary |= {node: -1 - n for n, node in enumerate(external)}
+
+    def keep(self, program: Program) -> None:
+        """Let `program`, which was compiled for the second one, serve others."""
+        self.program = program
+        self._form.generals.append(self)
+
+    def program_for(self, instance: Instance) -> Program | None:
+        """The program for another sequence of the form, if it agrees."""
+        values = self._values(instance)
+        program = None if values is None else self.program.resized(values)
+        if values is None or program is None:
+            return None
+        at = Lengths(self.sizes, values)
+        agrees = all(at(number) == now for number, now in zip(self._numbers, instance.numbers)) and all(
+            known is None or same_bits(known.array, now.array)
+            for known, now in zip(self._literals, instance.literals)
+        )
+        return program if agrees else None
+
+    def _values(self, instance: Instance) -> tuple[int, ...] | None:
+        """The values of the letters in an instance."""
+        values: dict[int, int] = {}
+        for known, now in zip(self._lengths, instance.lengths):
+            if type(known) is not Size:
+                if known != now:
+                    return None
+            elif values.setdefault(id(known), now) != now:
+                return None
+        return tuple([values[id(size)] for size in self.sizes.letters])
+
+    def extras(self, instance: Instance) -> list[Any]:
+        """The arrays of the numbers that are inputs, which come after the external ones."""
+        pairs = zip(self._literals, instance.literals)
+        return [now.array for known, now in pairs if known is None]
+
+
+def _with_numbers(value: Any, numbers: Iterator[Any]) -> Any:
+    """`value` with `numbers` in the place of its integers."""
+    if type(value) is int:
+        return next(numbers)
+    if type(value) in (tuple, list):
+        return type(value)([_with_numbers(part, numbers) for part in value])
+    if type(value) is dict:
+        return {key: _with_numbers(part, numbers) for key, part in value.items()}
+    return value
