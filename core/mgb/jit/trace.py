@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -168,6 +169,14 @@ class trace(Matching[P, R]):
         impure = self._impure.get(key.pattern)
         if impure is None or impure.is_due():
             return MISS
+        if not kwargs and (impure.unsettled is not None or self._calls.newest(key) is None):
+            traced = weakref.ref(self)
+            again = impure.again(args, lambda args: traced()._run(impure, args, {}))  # type: ignore[union-attr]
+            self._plain = None if again is None else self._watched(again)
+        return self._run(impure, args, kwargs)
+
+    def _run(self, impure: Impure, args: Any, kwargs: Any) -> Any:
+        """The result of a body that runs at each call."""
         self._statistics.body_runs += 1
         return impure.run(self._stream, self.__wrapped__, args, kwargs)
 
@@ -176,9 +185,9 @@ class trace(Matching[P, R]):
 
     def _keep(self, key: Key, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         super()._keep(key, leaves, shapes, recorded)
+        self._plain = None
         if recorded.call is not None:
             return
-        self._calls.drop(key)
         impure = self._impure.get(key.pattern) or Impure(leaves)
         impure.variant = recorded.variant
         if impure.found(recorded.impurities):

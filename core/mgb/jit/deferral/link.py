@@ -42,6 +42,8 @@ class Link:
         All that ever came after it.
     seen : int
         How often a sequence that was recorded elsewhere ended here.
+    restless : tuple of Op
+        What came after it with so many different parameters that it runs at once.
     endings : dict
         For sets of results that were alive where the sequence ended the `Ending` that computes them.
     """
@@ -60,6 +62,7 @@ class Link:
         "op",
         "params",
         "parent",
+        "restless",
         "seen",
         "spec",
         "varied",
@@ -85,6 +88,7 @@ class Link:
         self.endings: dict[frozenset[int], Any] = {}
         self.varied = False
         self.seen = 0
+        self.restless: tuple[Op, ...] = ()
         self.next = NOTHING
 
     @property

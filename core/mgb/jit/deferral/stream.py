@@ -14,7 +14,7 @@ from ...apply import record as tell_tapes
 from ...errors import AutoInterruptedError, ConversionError
 from ...executor import Program
 from ...ir import Op
-from ...tensor import Session, Tensor, place, run_in, wrap
+from ...tensor import ACTIVE, Session, Tensor, place, run_in, wrap
 from ..entry import Literal
 from ..record import Record
 from .ending import Compile, Ending, Outcome, order, run_one_by_one
@@ -67,6 +67,7 @@ class Stream(Session[Tensor]):
         self._lock = forking.lock()
         self._ends, self._forms = Ends(), Forms()
         self._period = self._strangers = 0
+        self._growth: Growth | None = None
         self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._busy = False  # is an op being noted?
@@ -74,9 +75,8 @@ class Stream(Session[Tensor]):
 
     def _begin(self, limit: int, root: Link | None = None) -> None:
         """Nothing waits; this is done as a whole or, when an interrupt comes, not at all."""
-        root = root or self._roots.setdefault(limit, Link())
-        growth = Growth(self)
-        self._limit, self._growth = limit, growth
+        root = root or self._roots.get(limit) or self._roots.setdefault(limit, Link())
+        self._limit, self._growth = limit, None
         self._at = self._root = root
         self._fed: list[Any] = []
         self._tensors: list[weakref.ref[Tensor]] = []
@@ -152,6 +152,8 @@ class Stream(Session[Tensor]):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         raw, self._raw = self._raw, None
+        if op in self._at.restless:
+            return self._run_at_once(op, inputs, params)
         if op.ordered:
             self.flush()  # whose errors come first
             return self._run_at_once(op, inputs, params)
@@ -179,8 +181,11 @@ class Stream(Session[Tensor]):
     ) -> Tensor | None:
         """The result of the next op, unless it is to run at once; a link for it is added if there is room."""
         link = self._known(op, inputs, params)
-        if link is None and not full and not self._is_restless(op, params):
+        if link is None and self._is_restless(op, params):
+            self._at.restless += (op,)
+        elif link is None and not full:
             given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
+            self._growth = self._growth or Growth(self)
             link = self._growth.link(self._at, self._fed, op, inputs, params, raw[1] if given else inputs)
         return self._result(link) if link is not None else None
 
@@ -256,7 +261,10 @@ class Stream(Session[Tensor]):
         link: Link
         for link in (at.next, *at.children):
             if link.is_alike(op, params, len(inputs)):
-                if all(self._is(tensor, ref, link) for tensor, ref in zip(inputs, link.args)):
+                for tensor, ref in zip(inputs, link.args):
+                    if not self._is(tensor, ref, link):
+                        break
+                else:
                     at.next = link
                     return link
                 del self._fed[at.fed :]
@@ -309,7 +317,7 @@ class Stream(Session[Tensor]):
     def _compute(self, limit: int, root: Link | None) -> None:
         with self._lock:
             at, fed, tensors = self._at, self._fed, self._tensors
-            rebound = without_fed(self._rebound, fed)
+            rebound = without_fed(self._rebound, fed) if self._rebound else []
             alive = [t for r in tensors if (t := r()) is not None and t._session is self]
             before: dict[int, Any] = {}
             values: dict[int, Any] = {}
@@ -355,6 +363,8 @@ class Stream(Session[Tensor]):
         self._ends.used(at)
         if not alive:
             return {}, {}
+        if ACTIVE.get() is None:
+            return self._run(at, alive, fed, rebound, before)
         return run_in(None, self._run, at, alive, fed, rebound, before)
 
     def _run(
