@@ -71,11 +71,6 @@ class Literal:
         array = np.array(plain(value), self.array.dtype)
         return Literal(array, plain(value), None, self.device, value if type(value) is Size else None)
 
-    def same_scalar(self, value: Any) -> bool:
-        """Is `value` the Python scalar that this was made of?"""
-        same = self.raw.__class__ is value.__class__ and self.raw == value
-        return same and (value != 0 or str(self.raw) == str(value))  # 0.0 equals -0.0
-
     def matches(self, other: Any) -> bool:
         """Is `other` the same constant? NaN equals NaN; 0.0 and -0.0 differ."""
         mine = self.array
@@ -117,16 +112,6 @@ class Entry:
     source: str
     required: tuple[int, ...] = ()
 
-    def is_like(self, other: Entry) -> bool:
-        """Has `other` the same op, wiring, parameters and constants?"""
-        return self is other or (
-            self.op is other.op
-            and self.params == other.params
-            and self.required == other.required
-            and len(self.args) == len(other.args)
-            and all(map(_is_same, self.args, other.args))
-        )
-
     def __str__(self) -> str:
         params = "".join(f", {k}={v}" for k, v in self.params.items())
         names = ", ".join(_show(a) for a in self.args)
@@ -136,12 +121,6 @@ class Entry:
 def cut_at(op: Op, source: str, required: tuple[int, ...] = ()) -> Entry:
     """A cut, where the values of the steps `required` leave the program."""
     return Entry(op, (), {}, _NOTHING, source, required)
-
-
-def _is_same(one: Ref, other: Ref) -> bool:
-    if isinstance(one, Literal):
-        return isinstance(other, Literal) and one.matches(other.array)
-    return one == other
 
 
 def _show(ref: Ref) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 from ..tensor import ACTIVE
 from .deferral.body import BodyStream
 from .recording import Recording
-from .replay import Replay
 
 
 class exclude_from_trace(ContextDecorator):
@@ -32,7 +31,7 @@ class exclude_from_trace(ContextDecorator):
     [3, 2, 3]
     """
 
-    _session: Recording | Replay | BodyStream | None = None
+    _session: Recording | BodyStream | None = None
 
     def _recreate_cm(self) -> exclude_from_trace:
         """One for each call of a function that this decorates: it may call itself."""
@@ -40,7 +39,7 @@ class exclude_from_trace(ContextDecorator):
 
     def __enter__(self) -> None:
         session = ACTIVE.get()
-        if isinstance(session, Recording | Replay | BodyStream):
+        if isinstance(session, Recording | BodyStream):
             session.pause()
             self._session = session
             ACTIVE.set(None)

@@ -2,95 +2,101 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from ..autodiff.tape import any_open
-from ..tensor import ACTIVE, replace_handlers, restore_handlers
+from ..executor import Program
 from . import reasons
 from .arguments import ARRAYS, arrays_among, names_of, shapes_of
 from .binding import P, R
-from .guard import MISS
-from .replay import Replay
+from .bodies import Impure, Matched, Matches, Streams
+from .deferral.body import BodyStream
+from .deferral.strict import ImperativeStream, StrictStream
 from .traced import Traced
 from .tree import flatten
 from .variant import Variant
-from .variants import Variants
+from .weak_cache import WeakCache
+
+#: So often a sequence of ops runs one by one before it is compiled; that of a recorded call has run once.
+_AFTER = 1
+
+#: Sets of arguments that are arrays for which records are kept where the body runs.
+_KINDS = 32
 
 
 class Matching(Traced[P, R]):
-    """A traced function whose body is run, and matched, op by op."""
+    """A traced function whose body is run: freely, or matched op by op."""
 
-    def _call_with_body(self, args: Any, kwargs: Any, variants: Variants) -> Any:
-        result = self._follow(args, kwargs, variants)
-        if result is MISS:
+    def __init__(self, function: Any, **options: Any) -> None:
+        super().__init__(function, **options)
+        self._stream = partial(
+            BodyStream, _AFTER, self._compiler, self._statistics.again, self.symbolic_shape
+        )
+        self._taped = Streams(self._stream)
+        self._impure: WeakCache[Impure] = WeakCache()
+        #: By whether a tape of the caller looks on, and by which arguments are NumPy's.
+        self._matches: dict[tuple[bool, tuple[bool, ...]], Matches] = {}
+
+    def _call_with_body(self, taped: bool, args: Any, kwargs: Any) -> Any:
+        """The result of the body, which runs."""
+        if self._skips:  # as freely as in eager code
+            self._statistics.body_runs += 1
+            return self._taped.run(self.__wrapped__, args, kwargs)
+        matches, shapes = self._matches_of(taped, args, kwargs), shapes_of(args, kwargs)
+        matched = matches.of(shapes, args, kwargs)
+        if matched is None:
             with self._lock:
-                result = self._follow(args, kwargs, variants)  # another thread may have been faster
-                if result is MISS:
-                    result = self._record_new(args, kwargs, variants)
-        return result
-
-    def _follow(self, args: Any, kwargs: Any, variants: Variants) -> Any:
-        """The result of the body, matched against what was recorded; `MISS` where that is none."""
-        shapes = shapes_of(args, kwargs)
-        variant = variants.first(shapes, args, kwargs)
-        if variant is None:
-            return MISS
-        session = Replay(variant, variants, (shapes, args, kwargs), self._skips, self.imperative)
-        session.symbolic_shape = self.symbolic_shape
+                matched = matches.of(shapes, args, kwargs)  # another thread may have been faster
+                if matched is None:
+                    return self._record_new(matches, shapes, args, kwargs)
         self._statistics.body_runs += 1
-        before, replaced = ACTIVE.get(), replace_handlers()
-        try:  # as `run_in`, without a call more
-            ACTIVE.set(session)
-            result = self.__wrapped__(*args, **kwargs)
-            ACTIVE.set(before)
-            session.finish(result)
-        except BaseException as error:
-            try:
-                ACTIVE.set(before)
-                session.abandon(error)
-            except BaseException as another:  # a second interrupt
-                ACTIVE.set(before)
-                session.abandon(another)
-                raise
-            raise
-        finally:
-            restore_handlers(replaced)
-        variants.departures = variants.departures + 1 if session.left else 0
-        if session.left and not session.is_whole:
-            variants.departs = True  # the next one that does keeps track of every Tensor, and is kept
-            return result
-        if session.left:
-            variants.keep(shapes, Variant(session.record, self._compiler))
-        else:
-            variants.keep(shapes, session.variant, session.replaced)
-        if session.reason is not None:
-            self._statistics.again(session.reason)
-        return result
+        return matched.streams.run(self.__wrapped__, args, kwargs)
 
-    def _reason_of_shapes(self, variants: Variants, args: Any, kwargs: Any) -> str:
-        leaves, arrangement = flatten((args, kwargs))
-        names = [n for n, leaf in zip(names_of(arrangement), leaves) if isinstance(leaf, ARRAYS)]
-        reason = reasons.of_shapes(self.__name__, variants.shapes(), shapes_of(args, kwargs), names)
-        return reasons.where_lengths_decide(reason, variants.decides(leaves))
+    def _matches_of(self, taped: bool, args: Any, kwargs: Any) -> Matches:
+        key = taped, arrays_among(args, kwargs)
+        found = self._matches.get(key)
+        if found is None:
+            with self._lock:
+                found = self._matches.setdefault(key, Matches())
+                while len(self._matches) > _KINDS:
+                    del self._matches[next(iter(self._matches))]
+        return found
 
-    def _reason_of_kinds(self, taped: bool, arrays: tuple[bool, ...]) -> str:
-        others = (kinds for (tape, kinds), known in list(self._variants.items()) if tape is taped and known)
-        if any(kinds != arrays for kinds in others):
-            return f"other arguments of {self.__name__} are arrays, and others Tensors, than recorded"
-        records = "records" if taped else "does not record"
-        return f"a GradManager outside of {self.__name__} {records} this call"
+    def _matched_with(self, variant: Variant) -> Matched:
+        """`variant`, for calls that are matched with it."""
+        kind = ImperativeStream if self.imperative else StrictStream
+        compile, tell, symbolic_shape = self._compiler, self._statistics.again, self.symbolic_shape
+        return Matched(variant, lambda v: kind(v, _AFTER, compile, tell, symbolic_shape))
 
-    def _record_new(self, args: Any, kwargs: Any, variants: Variants) -> Any:
-        shapes = shapes_of(args, kwargs)
+    def _programs_of_bodies(self) -> list[Program]:
+        """What was compiled where the body runs."""
+        matched = [matched.streams for matches in list(self._matches.values()) for matched in matches]
+        impure = [impure.streams for impure in self._impure.values()]
+        streams = (self._taped, *matched, *impure)
+        return list(dict.fromkeys(program for each in streams for program in each.programs()))
+
+    def _record_new(self, matches: Matches, shapes: Any, args: Any, kwargs: Any) -> Any:
         reason = None
-        if shapes in variants.shapes():
+        if shapes in matches.shapes():
             reason = reasons.of_found(self.__name__)
-        elif variants:
-            reason = self._reason_of_shapes(variants, args, kwargs)
+        elif matches:
+            reason = self._reason_of_shapes(matches, args, kwargs)
         elif self._statistics.records:
-            reason = self._reason_of_kinds(any_open(), arrays_among(args, kwargs))
+            reason = self._reason_of_kinds(args, kwargs)
         recorded = self._record(args, kwargs, *flatten((args, kwargs)), None)
-        variants.keep(shapes, recorded.variant)
+        matches.keep(shapes, self._matched_with(recorded.variant))
         if reason is not None:
             self._statistics.again(reason)
         return recorded.result
+
+    def _reason_of_shapes(self, matches: Matches, args: Any, kwargs: Any) -> str:
+        leaves, arrangement = flatten((args, kwargs))
+        names = [n for n, leaf in zip(names_of(arrangement), leaves) if isinstance(leaf, ARRAYS)]
+        reason = reasons.of_shapes(self.__name__, matches.shapes(), shapes_of(args, kwargs), names)
+        return reasons.where_lengths_decide(reason, matches.decides(leaves))
+
+    def _reason_of_kinds(self, args: Any, kwargs: Any) -> str:
+        arrays = arrays_among(args, kwargs)
+        if any(kinds != arrays for (_, kinds), known in list(self._matches.items()) if known):
+            return f"other arguments of {self.__name__} are arrays, and others Tensors, than recorded"
+        return f"a GradManager outside of {self.__name__} records some of its calls, and not others"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..ir import Spec
 from .entry import Literal
-from .record import External, Record
+from .record import Record
 from .source import Grad, Identity
 from .tree import Structure
 
@@ -96,9 +97,9 @@ def of_constant(entry: Step, was: Literal, now: Any) -> str:
     return f"{entry.op.name} at {entry.source} has the number {now.item():.7g}, recorded was {was.raw}"
 
 
-def of_shape(external: External, shape: tuple[int, ...]) -> str:
-    """Of a Tensor outside of another `shape`."""
-    return f"the tensor used at {external.line} has shape {shape}, recorded were {external.node.spec.shape}"
+def of_shape(line: str, was: Spec, now: Spec) -> str:
+    """Of a Tensor outside of another shape, used at a `line`."""
+    return f"the tensor used at {line} has shape {now.shape}, recorded were {was.shape}"
 
 
 def where_lengths_decide(reason: str, line: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -151,8 +151,6 @@ class Record:
         which ``grad`` is None, and what decides what the holders of Tensors in it do.
     is_observed : bool
         Was the body seen to read outside?
-    is_unknown : bool
-        Did it also read what no guard tells, such as the value of a Tensor?
     follows : frozenset of Source
         Where numbers, also those among the arguments, need not be as they were unless the guards say so.
     ends : Ends or None
@@ -187,7 +185,6 @@ class Record:
     bindings: list[Binding] = field(default_factory=list)
     guards: Guards = field(default_factory=Guards)
     is_observed: bool = False
-    is_unknown: bool = False
     follows: frozenset[Source] = frozenset()
     ends: Ends | None = None
     writes: tuple[tuple[Source, bool], ...] = ()
@@ -203,15 +200,6 @@ class Record:
     lengths: tuple[int, ...] = ()
     _nodes: list[Node | None] = field(default_factory=list, init=False)  # of the first steps
     _before: tuple[Node, ...] = field(default=(), init=False)  # of these, the last ordered one since a cut
-
-    def begun(self, steps: int) -> Record:
-        """A record that begins with the first `steps` of this one."""
-        statics = {step: value for step, value in self.statics.items() if step < steps}
-        return replace(
-            self,
-            entries=self.entries[:steps], externals=list(self.externals), statics=statics,
-            bindings=[], ends=None, sized=None, lengths=(),
-        )  # fmt: skip
 
     def is_cut_out(self, step: int) -> bool:
         """Does a cut give the value of `step`?"""

@@ -254,8 +254,6 @@ class Recording(CallSession):
     def _guard_environment(self) -> None:
         """What the body read outside has to stay, and what worked in it has to work as it does now."""
         record, observer = self.record, self.observer
-        if observer is not None:
-            record.is_unknown = not all(impurity.once for impurity in observer.impurities)
         for before in self._holders.values():
             if before.holder.is_gone():
                 continue

@@ -11,12 +11,12 @@ from ..apply import caller
 from ..executor import Program
 from ..executor.resized import spec_at
 from ..forking import cached_property
-from ..ir import Spec, input_node
+from ..ir import input_node
 from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, unmet
 from ..tensor import Tensor
 from .arguments import ARRAYS
-from .entry import Entry, Literal, external_ref
-from .record import Ends, External, Given, Record
+from .entry import Entry, Literal
+from .record import Ends, Given, Record
 
 #: One for each axis of the arguments of a call, in order.
 Values = tuple[int, ...]
@@ -82,22 +82,6 @@ def ranks_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple([leaf.ndim if isinstance(leaf, ARRAYS) else None for leaf in leaves])
 
 
-def with_input(record: Record, step: int, position: int) -> Record:
-    """`record` with an input in place of the number or array of Python's that is an operand of `step`."""
-    constant = record.entries[step].args[position]
-    assert isinstance(constant, Literal)
-    array = constant.array
-    node = input_node(Spec(array.shape, array.dtype, constant.device), record.entries[step].source)
-    new = record.begun(step)
-    new.statics, new.bindings = dict(record.statics), record.bindings
-    new.externals.append(External(node, converts=array.dtype if array.ndim else type(constant.raw)))
-    changed, *others = record.entries[step:]
-    args = list(changed.args)
-    args[position] = external_ref(len(record.externals))
-    new.entries += [replace(changed, args=tuple(args)), *others]
-    return new
-
-
 class SizedRecord:
     """What was recorded, for all lengths of arguments that meet the guards of the body.
 
@@ -116,10 +100,6 @@ class SizedRecord:
         self._fits = checker(sizes)
         self._compiled: dict[Any, tuple[Compiled, ...]] = {}  # by segment, the newest first
         self._lock = forking.lock()
-
-    def with_input(self, step: int, position: int) -> SizedRecord:
-        """The same with an input in place of a constant: see there."""
-        return SizedRecord(with_input(self._record, step, position), self._sizes, self._ranks)
 
     def values(self, leaves: Sequence[Any]) -> Values | None:
         """The lengths of the arguments of a call, if its body would do with these what was recorded."""

@@ -10,16 +10,12 @@ from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Session, Tensor, wrap
-from .entry import SHAPE, Entry, Literal, cut_at, external_ref
+from .entry import SHAPE, Entry, Literal, cut_at
 from .record import Record
 from .variant import Variant
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-#: `CallSession.operands_left` before a program has begun.
-_NOT_BEGUN: Sequence[Any] = (None,)
 
 
 class CallSession(Session[Tensor]):
@@ -31,19 +27,12 @@ class CallSession(Session[Tensor]):
         The arrays of the external inputs.
     values : dict
         Those of steps.
-    operands_left : sequence
-        Of a program that runs: empty once it may have overwritten an input.
     """
 
     replays = True
     paused = False
     _finished = False
     _failed = False
-    operands_left: Sequence[Any] = ()
-    _cut_short = False  # did an exception end a program that may have overwritten an input?
-    _grads_before: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] | None = None
-    _ran: tuple[Record, int] | None = None  # what was followed when programs last ran, and up to which step
-    _begun = 0  # the steps before this one belong to programs that have begun to run
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -66,12 +55,6 @@ class CallSession(Session[Tensor]):
     def outside(self, tensor: Tensor) -> Any:
         """The array of a Tensor from outside that takes a new value, or a ref to it."""
         return tensor._data
-
-    def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        if not reads:  # weakly, for the memory of a gradient that is replaced is wanted for the new one
-            grad = tensor._grad
-            before = self._grads_before = self._grads_before or []
-            before.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         return apply(SHAPE, tensor)
@@ -105,7 +88,7 @@ class CallSession(Session[Tensor]):
         """The value of a Tensor in flight; where the call ended early it is computed now."""
         step = tensor._index
         if step not in self.values:
-            if not self.ended_early or step in self.lost():
+            if not self.ended_early:
                 raise self.unreadable(tensor)
             if (value := self.record.static_value(step)) is not None:
                 self.values[step] = value
@@ -114,25 +97,18 @@ class CallSession(Session[Tensor]):
         return self.values[step]
 
     def peek(self, tensor: Tensor) -> Any:
-        """The value of a Tensor in flight for code that is no part of the body; the call goes on as it would.
-
-        That is what eager code would see. Where a program has begun to overwrite what it is made of, it is
-        what stands in the place of the Tensor, before its update or after it.
-        """
+        """The value of a Tensor in flight for code that is no part of the body; the call goes on."""
         if tensor._data is not None:
             return tensor._data
         step, values, needed = tensor._index, self.values, self._needed((tensor._index,))
-        if needed.isdisjoint(self.lost()) and not any(self.entry(n).op.ordered for n in needed):
-            try:
-                self.values = dict(values)
-                self._run_eagerly(needed)
-                return self.values[step]
-            finally:
-                self.values = values
-        place = self.record.updates().get(step)
-        if place is None:
+        if any(self.entry(n).op.ordered for n in needed):
             raise self.unreadable(tensor)
-        return self.fed[place]
+        try:
+            self.values = dict(values)
+            self._run_eagerly(needed)
+            return self.values[step]
+        finally:
+            self.values = values
 
     def check_foreign(self, tensor: Tensor) -> None:
         """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
@@ -154,7 +130,6 @@ class CallSession(Session[Tensor]):
         self.release()
         self._tensors.clear()
         self._replaced.clear()
-        self._grads_before = None
 
     def release(self) -> None:
         """Give every living Tensor its value, if there is one: it is like any Tensor from outside then."""
@@ -169,7 +144,7 @@ class CallSession(Session[Tensor]):
 
     def unreadable(self, tensor: Tensor) -> TraceError:
         """The error for a value that was dead when the call was recorded, or never came to be."""
-        if self._failed and tensor._index not in self.lost():
+        if self._failed:
             step = f"step {tensor._index} ({self.entry(tensor._index)})"
             detail = f"the call failed before it came to {step}; call it again"
             return TraceMismatchError("data unreadable", detail)
@@ -186,30 +161,14 @@ class CallSession(Session[Tensor]):
 
     # values by programs
 
-    def run_segment(self, variant: Variant, number: int, keeps: bool = False) -> None:
-        """Run a segment of what is followed; unless it `keeps` them, inputs may be overwritten.
-
-        They count as overwritten before they are: an exception may arise at any moment, and what it leaves in
-        an input is the old value or the new one, but no operand any more.
-        """
-        if self._cut_short:
-            raise TraceMismatchError(
-                "data unreadable",
-                "a program of this call was ended by an exception when it had begun to update its inputs, so "
-                "that it cannot run again: let the exception end the call",
-            )
-        before, self.operands_left = self._ran, _NOT_BEGUN
-        self._begun = variant.segments[number].stop
-        try:
-            if not keeps:
-                self._ran = variant.record, variant.segments[number].stop
-            variant.run(number, self)
-        except BaseException:
-            if self.operands_left:  # no input has changed
-                self._ran = before
-            else:
-                self._cut_short = True
-            raise
+    def run_programs(self, variant: Variant) -> None:
+        """Compute what is wanted of a call that was only noted; nothing is written in place."""
+        self.record = variant.record
+        for number, segment in enumerate(variant.segments):
+            if any(step not in self.values for step in segment.outputs):
+                program, reads = variant.program(number)
+                arrays = [self.values[r] if r >= 0 else self.fed[-1 - r] for r in reads]
+                self.values.update(zip(segment.outputs, program.run(*arrays), strict=True))
 
     # what is recorded
 
@@ -250,26 +209,8 @@ class CallSession(Session[Tensor]):
 
     def due(self, stop: int) -> set[int]:
         """The ordered steps before `stop` that nothing has run."""
-        steps = range(self._begun, stop)
+        steps = range(stop)
         return {step for step in steps if self.entry(step).op.ordered and step not in self.values}
-
-    def lost(self) -> set[int]:
-        """The steps that cannot be computed any more.
-
-        A program may have overwritten what they read, or have run one that must not run again.
-        """
-        if not self._begun:
-            return set()
-        record, stop = self._ran or (self.record, 0)
-        overwritten = {external_ref(e) for step, e in record.updates().items() if step < stop}
-        found: set[int] = set()
-        for step, entry in enumerate(self.record.entries):
-            reads = (r for r in entry.args if not isinstance(r, Literal))
-            known = step in self.values or step in self.record.statics
-            done = entry.op.ordered and step < self._begun
-            if not known and (done or any(r in overwritten or r in found for r in reads)):
-                found.add(step)
-        return found
 
     def operands(self, args: Sequence[Any]) -> list[Any]:
         """The arrays that `args` refer to."""
@@ -301,7 +242,7 @@ class CallSession(Session[Tensor]):
             if isinstance(error, Exception):
                 self._tensors.extend(map(weakref.ref, self._new_grads()))
                 alive = {t._index for t in self.alive() if t._data is None}
-                self.evaluate(alive.union(self.due(self.reached)) - self.lost())
+                self.evaluate(alive.union(self.due(self.reached)))
         except Exception:  # that op fails here again, and what follows it was never done
             pass
         finally:
@@ -320,10 +261,7 @@ class CallSession(Session[Tensor]):
 
     def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """The Tensors outside whose ``grad`` was replaced, and what it was; the latest first."""
-        for reference, old in reversed(self._grads_before or ()):
-            tensor = reference()
-            if tensor is not None:
-                yield tensor, old() if old is not None else None
+        raise NotImplementedError
 
     def _new_grads(self) -> list[Tensor]:
         """Those that Tensors outside have been given, and that are in flight."""

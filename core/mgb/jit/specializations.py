@@ -8,10 +8,10 @@ from typing import Any
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .arguments import ArrayKey, Key, numbers_in
+from .bodies import most_like
 from .guard import MISS, Guard
 from .record import Record
 from .source import Argument, Attribute, Cell, Global, Item, Source
-from .variants import most_like
 from .weak_cache import WeakCache
 
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.

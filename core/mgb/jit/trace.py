@@ -12,13 +12,13 @@ from ..errors import ExportError
 from ..executor import Program
 from ..tensor import active_trace
 from .argument_specs import names_of_tensors, parameters_of, stand_ins
-from .arguments import Key, arrays_among, check_tensors, key_of, shapes_of
+from .arguments import Key, check_tensors, key_of, shapes_of
 from .binding import P, Q, R
+from .bodies import Impure
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
 from .captured import Captured, check_pure, graph_of
 from .config import TraceOptions
-from .deferral.body import BodyStream
 from .dump import dump
 from .environment import Impurity, Observer
 from .guard import MISS
@@ -28,17 +28,9 @@ from .recording import Recording
 from .source import Source, beginning_of
 from .tree import Structure, flatten
 from .variant import Variant
-from .variants import Impure, Variants
-
-#: Sets of arguments that are arrays for which records are kept where the body runs.
-_KINDS = 32
 
 #: Kinds of arguments with which the body is known to run at each call.
 _IMPURE = 256
-
-#: So often a sequence of ops runs one by one before it is compiled; that of a recorded call has run once.
-_AFTER = 1
-
 
 S = TypeVar("S")
 
@@ -143,25 +135,16 @@ class trace(Matching[P, R]):
             self._check_arguments(args)
         if self.record_only:
             recorded = self._noted(args, kwargs, flatten((args, kwargs))[0])
-            self._variants_of(taped, args, kwargs).keep(shapes_of(args, kwargs), recorded.variant)
+            matched = self._matched_with(recorded.variant)
+            self._matches_of(taped, args, kwargs).keep(shapes_of(args, kwargs), matched, alone=True)
             self._statistics.recorded()
             return recorded.result
         if taped or not self._skips:
-            return self._call_with_body(args, kwargs, self._variants_of(taped, args, kwargs))
+            return self._call_with_body(taped, args, kwargs)
         return self._call_skipping(args, kwargs)
 
     def _check_arguments(self, args: tuple[Any, ...]) -> None:
         check_tensors(args)
-
-    def _variants_of(self, taped: bool, args: Any, kwargs: Any) -> Variants:
-        key = taped, arrays_among(args, kwargs)
-        found = self._variants.get(key)
-        if found is None:
-            with self._lock:
-                found = self._variants.setdefault(key, Variants())
-                while len(self._variants) > _KINDS:
-                    del self._variants[next(iter(self._variants))]
-        return found
 
     # the body is skipped
 
@@ -178,17 +161,14 @@ class trace(Matching[P, R]):
     def _run(self, impure: Impure, args: Any, kwargs: Any) -> Any:
         """The result of a body that runs at each call."""
         self._statistics.body_runs += 1
-        return impure.run(self._stream, self.__wrapped__, args, kwargs)
-
-    def _stream(self) -> BodyStream:
-        return BodyStream(_AFTER, self._compiler, self._statistics.again, self.symbolic_shape)
+        return impure.run(self.__wrapped__, args, kwargs)
 
     def _keep(self, key: Key, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
         super()._keep(key, leaves, shapes, recorded)
         self._plain = None
         if recorded.call is not None:
             return
-        impure = self._impure.get(key.pattern) or Impure(leaves)
+        impure = self._impure.get(key.pattern) or Impure(leaves, self._stream)
         impure.variant = recorded.variant
         if impure.found(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
@@ -203,7 +183,7 @@ class trace(Matching[P, R]):
         impure = self._impure.get(key.pattern)
         if reason is not None and self.run_body is None and (impure is None or impure.unsettled is None):
             if self._calls.is_ever_new(key, leaves, self._statistics.calls):
-                impure = impure or Impure(leaves)
+                impure = impure or Impure(leaves, self._stream)
                 impure.unsettled = f"finds what is new at each call: {reason}"
                 self._impure.keep(key.pattern, impure, leaves, _IMPURE)
         if impure is not None and impure.unsettled is not None:
@@ -233,9 +213,7 @@ class trace(Matching[P, R]):
         box = [run_body(session, self._body_with(args), kwargs)]
         variant = Variant(close(session, box[0]), self._compiler)
         if self.symbolic:
-            session.record = variant.record
-            for number in range(len(variant.segments)):
-                session.run_segment(variant, number)
+            session.run_programs(variant)
         session.settle()
         self._statistics.recorded()
         if self.capture_as_const and session.record.ends is not None:
@@ -264,13 +242,12 @@ class trace(Matching[P, R]):
     # looking at it
 
     def variants(self) -> list[Variant]:
-        matched = [variant for variants in list(self._variants.values()) for variant in variants]
+        matched = [matched.variant for matches in list(self._matches.values()) for matched in matches]
         impure = [impure.variant for impure in self._impure.values() if impure.variant is not None]
         return matched + impure + [call.variant for call in self._calls]
 
     def programs(self) -> list[Program]:
-        streams = [program for impure in self._impure.values() for program in impure.programs()]
-        return super().programs() + streams
+        return list(dict.fromkeys(super().programs() + self._programs_of_bodies()))
 
     # ahead of time, and files
 
@@ -316,7 +293,8 @@ class trace(Matching[P, R]):
             if self._skips:
                 self._keep(key_of(leaves, structure), leaves, shapes, recorded)
             else:
-                self._variants_of(False, args, kwargs).keep(shapes, recorded.variant)
+                matched = self._matched_with(recorded.variant)
+                self._matches_of(False, args, kwargs).keep(shapes, matched)
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.

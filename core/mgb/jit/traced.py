@@ -31,8 +31,7 @@ from .specializations import Specializations
 from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
-from .variants import Impure, Variants
-from .weak_cache import WeakCache, compiler_of
+from .weak_cache import compiler_of
 
 
 class Traced(Bindable[P, R], ABC):
@@ -96,9 +95,6 @@ class Traced(Bindable[P, R], ABC):
         self._plain: Callable[..., Any] | None = None  # the latest of positional Tensors only, tried first
         self._lock = forking.lock()
         self._known = 0  # how many calls that nothing served have made something that may
-        #: Where the body runs: by whether a tape of the caller looks on, and by which arguments are NumPy's.
-        self._variants: dict[tuple[bool, tuple[bool, ...]], Variants] = {}
-        self._impure: WeakCache[Impure] = WeakCache()
 
     # calling
 

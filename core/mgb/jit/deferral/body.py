@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
-from ...apply import apply
-from ...tensor import ACTIVE, Tensor
-from ..entry import SHAPE
-from .ending import Compile, Ending
+import numpy as np
+
+from ... import dtypes
+from ...apply import constant
+from ...ir import Op
+from ...tensor import ACTIVE, CONSTANT, Tensor, replace_handlers, restore_handlers
+from .ending import Compile
 from .link import Link
-from .results import Failed, Rebound
+from .results import Failed, Late
 from .siblings import why_another
 from .stream import Stream
 
@@ -47,13 +50,13 @@ class BodyStream(Stream):
 
     def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What `body` gives; nothing waits afterwards."""
-        self._thread = get_ident()
-        before = ACTIVE.get()
+        self._thread, self._compiles = get_ident(), True
+        before, replaced = ACTIVE.get(), replace_handlers()
         try:
             ACTIVE.set(self)
             result = body(*args, **kwargs)
             ACTIVE.set(before)
-            self.flush()
+            self._finish()
         except BaseException as error:
             ACTIVE.set(before)
             try:
@@ -62,24 +65,31 @@ class BodyStream(Stream):
                 self._end_after(another)
                 raise
             raise
+        finally:
+            restore_handlers(replaced)
         if self._grads:
             self._grads = []
         return result
+
+    def _finish(self) -> None:
+        """The body is done."""
+        self.flush()
 
     def _end_after(self, error: BaseException) -> None:
         """What was done before an error stands, as in eager code; after an interrupt nothing is computed.
 
         Each Tensor outside is then as before the call or as after it.
         """
+        self._compiles = False
         if isinstance(error, Exception):
             with suppress(Exception):  # that op raises where it is wanted
                 self.flush()
         else:
-            self.give_up(error)
+            self.give_up()
         for reference, before in reversed(self._grads):
             tensor = reference()
             grad = tensor._grad if tensor is not None else None
-            if tensor is not None and grad is not None and isinstance(grad._session, Failed):
+            if tensor is not None and grad is not None and isinstance(grad._session, Failed | Late):
                 tensor._grad = before() if before is not None else None
         self._grads = []
 
@@ -89,7 +99,14 @@ class BodyStream(Stream):
             self._grads.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
 
     def shape_of(self, tensor: Tensor) -> Tensor:
-        return apply(SHAPE, tensor)
+        return constant(np.array(tensor._tuple_shape, dtypes.int32), tensor._device)
+
+    def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
+        if self.symbolic_shape and inputs and all(t._index == CONSTANT for t in inputs) and not op.ordered:
+            out = self._run_at_once(op, inputs, params)  # it follows from shapes
+            out._index = CONSTANT
+            return out
+        return super().step(op, inputs, params)
 
     def pause(self) -> None:
         """Enter `exclude_from_trace`: everything alive gets its value."""
@@ -98,9 +115,6 @@ class BodyStream(Stream):
     def resume(self) -> None:
         """Leave `exclude_from_trace`."""
 
-    def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
-        programs = self.counts.programs
-        ending = super()._ending(at, alive, rebound)
-        if self.counts.programs > programs and (reason := why_another(at)) is not None:
+    def _has_compiled(self, at: Link) -> None:
+        if (reason := why_another(at)) is not None:
             self._tell(reason)
-        return ending

@@ -128,21 +128,35 @@ class Ending:
         }
         return compile(graph, updates), reads
 
-    def run(self, fed: list[Any]) -> Outcome:
-        """Compute the results from the external inputs `fed`, which are let go of when they were used."""
+    def take(self, program: Program, reads: Sequence[int]) -> None:
+        """Have a program that somebody else has made, which reads the values at the refs `reads`."""
+        self.program, self._reads = program, tuple(reads)
+
+    def run(self, fed: list[Any], values: dict[int, Any], failed: list[Exception]) -> Outcome:
+        """Compute the results from the external inputs `fed`, which are let go of when they were used.
+
+        Parameters
+        ----------
+        fed : list of arrays
+        values : dict
+            Gets what there is while ops run one by one.
+        failed : list
+            Gets the error of a program in whose place all ops run one by one.
+        """
         self.runs += 1
         if self.program is not None:
             extras, own = self._extras, len(fed)
             arrays = [fed[-1 - r] if -1 - r < own else extras[-1 - r - own] for r in self._reads]
             try:
                 return dict(zip(self.outputs, self.program.call(arrays))), {}
-            except Exception:
+            except Exception as error:
                 if not arrays and self._reads:  # some inputs have their new values
                     raise
                 arrays.clear()  # which op it was, and what can be computed without it, shows below
+                failed.append(error)
         if self._order is None:
             self._order = order(self._sequence, self.outputs)
-        return run_one_by_one(self._order, fed)
+        return run_one_by_one(self._order, fed, values)
 
 
 def order(sequence: Sequence[Link], outputs: Sequence[int]) -> list[tuple[Link, tuple[int, ...]]]:
@@ -163,9 +177,11 @@ def _ref(arg: Ref) -> int:
     return arg if isinstance(arg, int) else -1 - arg.number  # type: ignore[union-attr]
 
 
-def run_one_by_one(links: Sequence[tuple[Link, tuple[int, ...]]], fed: list[Any]) -> Outcome:
-    """Evaluate ops in order; one that fails keeps only those from a value that depend on it."""
-    values: dict[int, Any] = {-1 - n: array for n, array in enumerate(fed)}
+def run_one_by_one(
+    links: Sequence[tuple[Link, tuple[int, ...]]], fed: list[Any], values: dict[int, Any]
+) -> Outcome:
+    """Evaluate ops in order, into `values`; one that fails keeps only what depends on it from a value."""
+    values.update((-1 - n, array) for n, array in enumerate(fed))
     fed.clear()
     errors: dict[int, BaseException] = {}
     for link, done in links:

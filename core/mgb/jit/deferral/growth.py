@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import dtypes
@@ -13,7 +13,7 @@ from ...tensor import Session, Tensor
 from ...tracing import make_node
 from ..entry import Literal
 from .link import Link
-from .operands import INEXACT, Ref, Varying, as_it_is_now, is_number, same_bits
+from .operands import INEXACT, Ref, Varying, is_number, same_bits
 
 
 class Growth:
@@ -23,10 +23,13 @@ class Growth:
     ----------
     session : Session[Tensor]
         Tensors of it stand for ops of the sequence.
+    as_it_is_now : callable
+        Gives an array that nobody changes until the op runs.
     """
 
-    def __init__(self, session: Session[Tensor]) -> None:
+    def __init__(self, session: Session[Tensor], as_it_is_now: Callable[[Any], Any]) -> None:
         self._session = session
+        self._as_it_is_now = as_it_is_now
         self._sequence: list[Link] = []
         self._numbers: dict[int, int] = {}  # of external inputs, by the id of their array
         self._like: tuple[Link, Link] | None = (
@@ -97,7 +100,7 @@ class Growth:
             node = self._sequence[index].node
             assert node is not None
             return index, node
-        array = as_it_is_now(tensor._data)
+        array = self._as_it_is_now(tensor._data)
         if is_number(tensor) and not varies:
             exact = scalar.__class__ in dtypes.WEAK and (scalar or scalar.__class__ in (bool, int))
             literal = Literal(array, scalar if exact else INEXACT, device=tensor._device)

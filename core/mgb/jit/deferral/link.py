@@ -40,6 +40,9 @@ class Link:
         What came after it last time.
     children : list of Link
         All that ever came after it.
+    liberty : int
+        Where a call is matched with a record, what may come after it: 0: what was recorded; 1: with other
+        numbers; 2: anything.
     seen : int
         How often a sequence that was recorded elsewhere ended here.
     restless : tuple of Op
@@ -56,6 +59,7 @@ class Link:
         "fed",
         "feeds",
         "index",
+        "liberty",
         "nbytes",
         "next",
         "node",
@@ -88,6 +92,7 @@ class Link:
         self.endings: dict[frozenset[int], Any] = {}
         self.varied = False
         self.seen = 0
+        self.liberty = 0
         self.restless: tuple[Op, ...] = ()
         self.next = NOTHING
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from ...tensor import Session, Tensor
@@ -22,6 +22,25 @@ class Failed(Session[Tensor]):
     def read(self, tensor: Tensor) -> NoReturn:
         """Raise the error again."""
         raise self._error
+
+
+class Late(Session[Tensor]):
+    """The session of Tensors of a call that an interrupt ended, each computed when its value is wanted.
+
+    Parameters
+    ----------
+    compute : callable
+        Gives the value of a Tensor, or raises what its op raises.
+    """
+
+    def __init__(self, compute: Callable[[Tensor], Any]) -> None:
+        self._compute = compute
+
+    def read(self, tensor: Tensor) -> Any:
+        """The value, which the Tensor has from now on."""
+        tensor._data = self._compute(tensor)
+        tensor._session, tensor._index = None, -1
+        return tensor._data
 
 
 def without_fed(rebound: Sequence[Rebound], fed: Sequence[Any]) -> list[Rebound]:

@@ -2,71 +2,144 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from ... import dtypes
-from ...ir import Node, Spec, const_node, input_node
-from ..entry import CUTS, END, EXCLUDE, OUTPUT_GRADIENT, Entry, Literal
+from ...ir import Node, const_node, input_node
+from ..entry import CUTS, END, EXCLUDE, OUTPUT_GRADIENT, SHAPE, Entry, Literal
 from ..entry import Ref as Recorded
 from ..record import Record
+from ..variant import Variant
+from .ending import Ending
 from .link import Link
 from .operands import INEXACT, Ref, same_bits
 
 
-def seed(root: Link, record: Record) -> None:
-    """Add to `root` the sequences of `record`, each up to where a value of it was wanted."""
-    way = _Way(root, record)
-    for step, entry in enumerate(record.entries):
-        if entry.op is OUTPUT_GRADIENT:
-            break
-        ends = entry.op in (END, EXCLUDE) or entry.op.ordered  # such an op runs at once
-        if ends or any(wanted in way.steps for wanted in entry.required):
-            way.end()
-        elif entry.op not in CUTS:
-            way.go(step, entry)
+@dataclass(slots=True)
+class Stretch:
+    """The steps of a record up to where a value of them was wanted, or an op ran at once.
 
+    Attributes
+    ----------
+    root : Link
+        Where its sequence begins.
+    keeps_constants : bool
+        Are arrays that are constants of the record constants here? Else they are inputs.
+    steps : list of int
+        For each link of the sequence the step that it stands for.
+    links : dict
+        The links by these steps.
+    inputs : dict
+        For each input that it reads, by its `Ref` or the id of its array, the number of the external input.
+    nodes : list of Node
+        Of the external inputs.
+    end : int
+        The step where it ends: a cut, or an op that runs at once.
+    """
 
-class _Way:
-    """From the root along one sequence after another."""
+    root: Link
+    keeps_constants: bool = False
+    steps: list[int] = field(default_factory=list)
+    links: dict[int, Link] = field(default_factory=dict)
+    inputs: dict[object, int] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    end: int = 0
 
-    def __init__(self, root: Link, record: Record) -> None:
-        self._root = self._at = root
-        self._record = record
-        self.end()
+    @property
+    def last(self) -> Link:
+        """The last link; the root if there is none."""
+        return self.links[self.steps[-1]] if self.steps else self.root
 
-    def end(self) -> None:
-        """A sequence ends here; the next one begins at the root."""
-        if self._at is not self._root:
-            self._at.seen += 1
-        self._at = self._root
-        self.steps: dict[int, Link] = {}
-        self._numbers: dict[Any, tuple[int, Node]] = {}  # of the external inputs, by what they are
-
-    def go(self, step: int, entry: Entry) -> None:
-        feeds: list[Node] = []
-        operands = [self._operand(ref, entry, feeds) for ref in entry.args]
+    def add(self, record: Record, step: int) -> None:
+        """Add the link of a step."""
+        entry, feeds = record.entries[step], len(self.nodes)
+        operands = [self._operand(record, ref, entry) for ref in entry.args]
         args, nodes = tuple([ref for ref, _ in operands]), tuple([node for _, node in operands])
         node = Node(entry.op, nodes, entry.params, entry.spec, entry.source)
-        link = Link(self._at, entry.op, entry.params, args, node, tuple(feeds))
-        known = next((child for child in self._at.children if _is_same(child, link)), None)
-        self._at = self.steps[step] = known or self._at.add(link)
+        at = self.last
+        link = Link(at, entry.op, entry.params, args, node, tuple(self.nodes[feeds:]))
+        known = next((known for known in at.children if _is_same(known, link)), None)
+        self.links[step] = known or at.add(link)
+        self.nodes[feeds:] = self.links[step].feeds
+        self.steps.append(step)
 
-    def _operand(self, ref: Recorded, entry: Entry, feeds: list[Node]) -> tuple[Ref, Node]:
-        if isinstance(ref, Literal) and not ref.array.ndim:
+    def _operand(self, record: Record, ref: Recorded, entry: Entry) -> tuple[Ref, Node]:
+        if isinstance(ref, int) and ref not in self.links and ref in record.statics:
+            ref = Literal(record.static_value(ref), device=record.spec(ref).device)
+        if isinstance(ref, Literal) and (self.keeps_constants or not ref.array.ndim):
             exact = type(ref.raw) in dtypes.WEAK and (ref.raw or type(ref.raw) is not float)
             constant = Literal(ref.array, ref.raw if exact else INEXACT, device=ref.device)
             return constant, const_node(ref.array, ref.array.dtype, ref.device)
-        if isinstance(ref, int) and ref in self.steps:
-            link = self.steps[ref]
+        if isinstance(ref, int) and ref in self.links:
+            link = self.links[ref]
             assert link.node is not None
             return link.index, link.node
-        key = id(ref.array) if isinstance(ref, Literal) else -1 - ref if ref < 0 else ("step", ref)
-        if key not in self._numbers:
-            spec: Spec = self._record.spec(ref)
-            self._numbers[key] = len(self._numbers), input_node(spec, entry.source)
-            feeds.append(self._numbers[key][1])
-        number, node = self._numbers[key]
-        return -1 - number, node
+        key = ("array", id(ref.array)) if isinstance(ref, Literal) else ref
+        if key not in self.inputs:
+            self.inputs[key] = len(self.nodes)
+            self.nodes.append(input_node(record.spec(ref), entry.source))
+        number = self.inputs[key]
+        return -1 - number, self.nodes[number]
+
+
+def seed(
+    record: Record, root: Callable[[], Link], symbolic_shape: bool, keeps_constants: bool = False
+) -> list[Stretch]:
+    """The stretches of a record, the sequence of each from a `root`; they have come once then.
+
+    Parameters
+    ----------
+    record : Record
+    root : callable
+    symbolic_shape : bool
+        What follows from shapes alone is known at once then.
+    keeps_constants : bool
+        See `Stretch`.
+    """
+    stretches = [Stretch(root(), keeps_constants)]
+    known: set[int] = set()
+    for step, entry in enumerate(record.entries):
+        if entry.op is OUTPUT_GRADIENT:
+            break
+        now = stretches[-1]
+        ends = entry.op in (END, EXCLUDE) or entry.op.ordered
+        if ends or any(wanted in now.links for wanted in entry.required):
+            now.end = step
+            if now.steps:
+                now.links[now.steps[-1]].seen += 1
+            stretches.append(Stretch(root(), keeps_constants))
+        elif symbolic_shape and _follows_from_shapes(entry, known):
+            known.add(step)
+        elif entry.op not in CUTS:
+            now.add(record, step)
+    return stretches[:-1]
+
+
+def _follows_from_shapes(entry: Entry, known: set[int]) -> bool:
+    if entry.op is SHAPE:
+        return True
+    return bool(entry.args) and all(isinstance(ref, Literal) or ref in known for ref in entry.args)
+
+
+def take_programs(stretches: Sequence[Stretch], variant: Variant) -> None:
+    """Let the sequences that end as segments of `variant` do have the programs that these have by now."""
+    ends = {stretch.end: stretch for stretch in stretches if stretch.steps}
+    for number, segment in enumerate(variant.segments):
+        stretch = ends.get(segment.stop)
+        if stretch is None or not variant.is_compiled(number):
+            continue
+        program, reads = variant.program(number)
+        constants = any(
+            not isinstance(ref, int) for ref in stretch.inputs
+        )  # the program holds what they were
+        known = all(r in stretch.inputs for r in reads) and all(o in stretch.links for o in segment.outputs)
+        if known and not constants:
+            end = stretch.links[stretch.steps[-1]]
+            outputs = frozenset([stretch.links[step].index for step in segment.outputs])
+            ending = Ending(end.sequence(), outputs)
+            ending.take(program, [-1 - stretch.inputs[ref] for ref in reads])
+            end.endings[outputs] = ending
 
 
 def _is_same(one: Link, other: Link) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..entry import Literal
-from ..reasons import of_constant, of_parameter
+from ..reasons import of_constant, of_parameter, of_shape
 from .link import Link
 from .operands import Varying
 
@@ -35,6 +35,8 @@ def _difference(older: Link, link: Link) -> str:
         if isinstance(was, Literal) and isinstance(now, Literal) and not was.matches(now.array):
             return of_constant(older, was, now.array)
     for before, after in zip(older.feeds, link.feeds):
+        if before.spec.shape != after.spec.shape:
+            return of_shape(link.source, before.spec, after.spec)
         if before.spec != after.spec:
             return f"{_name(link)} is given {after.spec}, recorded was {before.spec}"
     return f"{_name(link)} is given other results than recorded"

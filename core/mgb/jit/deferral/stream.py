@@ -14,18 +14,19 @@ from ...apply import record as tell_tapes
 from ...errors import AutoInterruptedError, ConversionError
 from ...executor import Program
 from ...ir import Op
-from ...tensor import ACTIVE, Session, Tensor, place, run_in, wrap
+from ...tensor import ACTIVE, Session, Tensor, handling, place, run_in, wrap
 from ..entry import Literal
-from ..record import Record
+from ..variant import Variant
 from .ending import Compile, Ending, Outcome, order, run_one_by_one
 from .growth import Growth
 from .lengths import Forms
 from .link import Link
 from .links import Ends, ending_at
+from .now import Now
 from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .period import period_of
-from .results import Rebound, hand_over, undo, updates, without_fed
-from .seed import seed
+from .results import Late, Rebound, hand_over, undo, updates, without_fed
+from .seed import seed, take_programs
 
 #: So many different parameters of one op in one place, and it runs at once: no program for each.
 _VARIETY = 4
@@ -43,6 +44,9 @@ class Counts:
     programs: int = 0
 
 
+_reference = weakref.ref
+
+
 class Stream(Session[Tensor]):
     """A session that only notes ops, until a value is wanted.
 
@@ -57,6 +61,10 @@ class Stream(Session[Tensor]):
     compile : callable
     """
 
+    _as_it_is_now = staticmethod(as_it_is_now)
+    _gives = False  # has each result its value at once?
+    _compiles = True  # is what came often enough compiled now?
+
     #: Ops, and bytes of what they read from outside, that wait at most.
     most_ops, most_bytes = 4096, 1 << 28
 
@@ -68,31 +76,39 @@ class Stream(Session[Tensor]):
         self._ends, self._forms = Ends(), Forms()
         self._period = self._strangers = 0
         self._growth: Growth | None = None
+        self._failure: Exception | None = None
+        self._now: Now | None = None
         self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it
         self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._busy = False  # is an op being noted?
+        self._limit, self._at, self._root = 0, Link(), Link()
+        self._fed: list[Any] = []
+        self._tensors: list[weakref.ref[Tensor]] = []
+        self._rebound: list[Rebound] = []
         self._begin(self.most_ops)
 
     def _begin(self, limit: int, root: Link | None = None) -> None:
         """Nothing waits; this is done as a whole or, when an interrupt comes, not at all."""
         root = root or self._roots.get(limit) or self._roots.setdefault(limit, Link())
-        self._limit, self._growth = limit, None
-        self._at = self._root = root
-        self._fed: list[Any] = []
-        self._tensors: list[weakref.ref[Tensor]] = []
-        self._rebound: list[Rebound] = []
+        self._limit, self._growth, self._at, self._root, self._fed, self._tensors, self._rebound = (
+            limit, None, root, root, [], [], []
+        )  # fmt: skip
 
-    def seed(self, record: Record) -> None:
-        """What `record` says that a call did has been seen once."""
-        seed(self._root, record)
+    def seed(self, variant: Variant) -> None:
+        """What `variant` says that a call did has been seen once."""
+        take_programs(seed(variant.record, lambda: self._root, self.symbolic_shape), variant)
 
     def programs(self) -> Iterator[Program]:
         """What was compiled, and is remembered."""
-        waiting = list(self._roots.values())
+        waiting = self._begun()
         while waiting:
             link = waiting.pop()
             waiting += link.children
             yield from (end.program for end in link.endings.values() if end.program is not None)
+
+    def _begun(self) -> list[Link]:
+        """Where sequences begin."""
+        return list(self._roots.values())
 
     # the Session protocol
 
@@ -124,7 +140,15 @@ class Stream(Session[Tensor]):
                 continue
             break
         else:
-            return self._taped_result(link, args) if tracked else self._result(link)
+            if tracked or self._gives:
+                return self._taped_result(link, args) if tracked else self._result(link)
+            out = place(self, link.index, link.spec)  # as `_result`, without a call more
+            reference = _reference(out)
+            if self._at is not link.parent:
+                return None
+            self._tensors.append(reference)
+            self._at = link
+            return out
         del fed[self._at.fed :]
         self._raw = op, args
         return None
@@ -184,10 +208,14 @@ class Stream(Session[Tensor]):
         if link is None and self._is_restless(op, params):
             self._at.restless += (op,)
         elif link is None and not full:
+            self._leaves(op, inputs, params)
             given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
-            self._growth = self._growth or Growth(self)
+            self._growth = self._growth or Growth(self, self._as_it_is_now)
             link = self._growth.link(self._at, self._fed, op, inputs, params, raw[1] if given else inputs)
         return self._result(link) if link is not None else None
+
+    def _leaves(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
+        """Told of an op that never came here."""
 
     def _is_restless(self, op: Op, params: dict[str, Any]) -> bool:
         """Did `op` come here with many other parameters?"""
@@ -195,6 +223,8 @@ class Stream(Session[Tensor]):
 
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`; everything that waits is computed."""
+        if self._now is not None and handling() and get_ident() == self._thread:
+            return self._now.value(tensor)
         if get_ident() == self._thread and not self._busy:
             self.flush()
         else:
@@ -242,7 +272,7 @@ class Stream(Session[Tensor]):
         spec = link.feeds[-1 - ref - link.fed].spec  # counted from the end
         if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
             return False
-        self._fed.append(as_it_is_now(array))
+        self._fed.append(self._as_it_is_now(array))
         return True
 
     def _varies(self, op: Op, ref: Varying, value: Any, link: Link) -> bool:
@@ -322,12 +352,15 @@ class Stream(Session[Tensor]):
             before: dict[int, Any] = {}
             values: dict[int, Any] = {}
             errors: dict[int, BaseException] = {}
-            self._begin(limit, root)
-            try:  # at once: an interrupt comes while all of it waits, or in here
+            try:
+                self._now = Now(at, fed, {}, {})
+                self._begin(limit, root)
                 values, errors = self._outcome(at, alive, fed, rebound, before)
                 if errors:
                     undo(self, rebound, min(errors), before | values)
             except BaseException as error:
+                if self._fed is fed:
+                    self._begin(limit, root)
                 stopped = _stopped(error)
                 values, errors = {}, {t._index: stopped for t in alive}
                 undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
@@ -338,17 +371,31 @@ class Stream(Session[Tensor]):
                 except BaseException:
                     hand_over(self, alive, values, errors)
                     raise
-            if errors:
-                raise errors[min(errors)]
+                finally:
+                    self._now = None
+            failure, self._failure = self._failure, None
+            if errors or failure is not None:
+                raise errors[min(errors)] if errors else failure  # type: ignore[misc]
 
-    def give_up(self, error: BaseException) -> None:
-        """As `flush`, but nothing is computed: Tensors outside are what they were."""
+    def give_up(self) -> None:
+        """As `flush`, but nothing is computed: Tensors outside are what they were, others wait."""
         at, fed, tensors, rebound = self._at, self._fed, self._tensors, self._rebound
         rebound = without_fed(rebound, fed)
         alive = [t for r in tensors if (t := r()) is not None and t._session is self]
         self._begin(self._period or self.most_ops)
         undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)})
-        hand_over(self, alive, {}, dict.fromkeys(range(at.index + 1), _stopped(error)))
+        late = Late(lambda tensor: self._apart(at, fed, tensor))
+        for tensor in alive:
+            if tensor._session is self:
+                tensor._session = late
+
+    def _apart(self, at: Link, fed: list[Any], tensor: Tensor) -> Any:
+        """The value of a Tensor that stands for an op before `at`; nothing else changes."""
+        links = order(at.sequence(), (tensor._index,))
+        values, errors = run_in(None, run_one_by_one, links, list(fed), {})
+        if errors:
+            raise errors[min(errors)]
+        return values[tensor._index]
 
     def _outcome(
         self,
@@ -375,21 +422,39 @@ class Stream(Session[Tensor]):
         rebound: Sequence[Rebound],
         before: dict[int, Any],
     ) -> Outcome:
-        ending = self._ending(at, alive, rebound)
+        assert self._now is not None
+        ending = ending_at(at, frozenset([t._index for t in alive]))
+        if ending.program is None and self._compiles:
+            ending = self._prepared(ending, at, alive, rebound)
         if ending.program is None:  # it would not write in place what is held here
             before.update((b, fed[-1 - b]) for _, b, _ in rebound if isinstance(b, int) and b < 0)
-        return ending.run(fed)
+        else:
+            self.counts.compiled += 1
+            if rebound:
+                self._now.updated = updates(self, rebound)
+        failed: list[Exception] = []
+        outcome = ending.run(fed, self._now.values, failed)
+        if failed and not outcome[1] and self.of_trace:
+            self._failure = failed[0]
+        return outcome
 
-    def _ending(self, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]) -> Ending:
+    def _prepared(
+        self, ending: Ending, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]
+    ) -> Ending:
         """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""
-        ending = ending_at(at, frozenset([t._index for t in alive]))
-        if ending.program is None:
-            ending.runs = max(ending.runs, at.seen)
-            self.counts.programs += ending.compile(
-                self._compile, updates(self, rebound), self._forms, self._after
-            )
-        self.counts.compiled += ending.program is not None
+        ending.runs = max(ending.runs, at.seen)
+        try:
+            is_new = ending.compile(self._compile, updates(self, rebound), self._forms, self._after)
+        except Exception as error:  # that no program can be made is said when all is done without one
+            self._failure = error
+            return Ending(at.sequence(), frozenset([t._index for t in alive]))
+        if is_new:
+            self.counts.programs += 1
+            self._has_compiled(at)
         return ending
+
+    def _has_compiled(self, at: Link) -> None:
+        """Told of a sequence that has a new program."""
 
     def _compute_apart(self, tensor: Tensor) -> None:
         """Give `tensor` its value from another thread than the one whose ops wait, which may go on."""
@@ -397,7 +462,7 @@ class Stream(Session[Tensor]):
             if tensor._session is not self:
                 return
             at, fed, index = self._at, list(self._fed), tensor._index
-            values, errors = run_in(None, run_one_by_one, order(at.sequence(), (index,)), fed)
+            values, errors = run_in(None, run_one_by_one, order(at.sequence(), (index,)), fed, {})
             hand_over(self, [tensor], values, errors)
 
 

@@ -130,7 +130,7 @@ def test_mismatch_gives_its_reason_and_leaves_the_trace_usable(recorded, other, 
         assert function(a, b, c).item() == expected
 
 
-def test_value_dead_at_recording_cannot_be_read() -> None:
+def test_value_dead_at_recording_can_be_read_where_it_lives_on() -> None:
     keep = []
     want = False
 
@@ -144,8 +144,7 @@ def test_value_dead_at_recording_cannot_be_read() -> None:
     function(tensor([1.0]))
     want = True
     assert function(tensor([1.0])).item() == 4
-    with pytest.raises(TraceMismatchError, match="data unreadable"):
-        keep[0].numpy()
+    assert keep[0].item() == 2
 
 
 def test_values_read_in_the_body_split_the_program() -> None:
@@ -329,7 +328,7 @@ def test_none_operand_raises_in_replay(imperative: bool) -> None:
         traced(tensor([1.0, 2.0]))
 
 
-def test_unreadable_value_as_an_argument_is_a_mismatch() -> None:
+def test_value_dead_at_recording_is_an_argument_like_others() -> None:
     lost: list[Tensor] = []
 
     @trace(run_body=True)
@@ -344,14 +343,13 @@ def test_unreadable_value_as_an_argument_is_a_mismatch() -> None:
     for keep in (False, True):
         loses(x, keep)
         triple(x)
-    with pytest.raises(TraceMismatchError, match="data unreadable"):
-        triple(lost[0])
+    np.testing.assert_array_equal(triple(lost[0]).numpy(), (x.numpy() + 1) * 3)
 
 
 @pytest.mark.parametrize("imperative", [False, True])
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_returning_a_value_dead_at_recording_is_a_mismatch(symbolic: bool, imperative: bool) -> None:
-    """As in MegEngine, in each mode; a later call that returns what the recorded one did goes on."""
+def test_value_dead_at_recording_can_be_returned(symbolic: bool, imperative: bool) -> None:
+    """Where MegEngine's trace raises an error."""
     place = 1
 
     @trace(run_body=True, symbolic=symbolic, imperative=imperative)
@@ -361,9 +359,5 @@ def test_returning_a_value_dead_at_recording_is_a_mismatch(symbolic: bool, imper
 
     a, b, c = (tensor([float(i)]) for i in range(3))
     for place in (1, 0, 1, 0, 1):
-        if place:
-            first, nest = function(a, b, c)
-            assert first.tolist() == nest["all"][0].tolist() == [3]
-        else:
-            with pytest.raises(TraceMismatchError, match="data unreadable"):
-                function(a, b, c)
+        first, nest = function(a, b, c)
+        assert first.tolist() == nest["all"][0].tolist() == ([3] if place else [1])
