@@ -199,7 +199,7 @@ class trace(Matching[P, R]):
     def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
         follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
         observer = self._observer(leaves, follows)
-        observer.has_effects = not self.capture_as_const
+        observer.writing.has_effects = not self.capture_as_const
         impure = self._impure.get(key.pattern)
         if reason is not None and self.run_body is None and (impure is None or impure.unsettled is None):
             if self._calls.is_ever_new(key, leaves, self._statistics.calls):

@@ -71,7 +71,7 @@ def wrote(watch: Watch, space: dict[str, Any], asked: str, within: Any = None) -
     if within is not None:
         (held,) = within.__closure__
         variable, old = _variable(watch, held, asked), MISSING if is_empty(held) else held.cell_contents
-    watch.writes_at(variable, old, f"writes the variable `{asked}` outside")
+    watch.writing.writes_at(variable, old, f"writes the variable `{asked}` outside")
 
 
 def is_empty(held: Any) -> bool:

@@ -251,7 +251,7 @@ def debugs() -> None:
 def _raised(watch: Watch, value: Any) -> None:
     """It is raised next."""
     if isinstance(value, BaseException):
-        watch.wrote(value, "the traceback")
+        watch.writing.wrote(value, "the traceback")
     elif isinstance(value, type):
         calls.called(watch, value, [], {})
 

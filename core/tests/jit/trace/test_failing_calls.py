@@ -13,6 +13,7 @@ from mgb.apply import apply
 from mgb.autodiff import GradManager
 from mgb.errors import LinAlgError
 from mgb.ir import Kind, Op, Spec
+from states import ZERO, State
 
 GOOD, BAD = np.eye(3, dtype=np.float32), -np.eye(3, dtype=np.float32)
 #: Calls before one fails: so many that all bodies are skipped.
@@ -42,18 +43,14 @@ def by_kernel(x: Any) -> Any:
     return apply(REFUSING, x)
 
 
-class State:
-    """What lives between calls."""
+class Trained(State):
+    """What is updated in place, and what grows."""
 
     def __init__(self) -> None:
-        self.h, self.c = tensor(np.zeros(3, np.float32)), tensor(np.ones(3, np.float32))
-        self.w, self.p = tensor(np.ones(3, np.float32)), Parameter(np.ones(3, np.float32))
-        self.step, self.lr, self.flag, self.mode = 0, 1.0, False, "a"
+        super().__init__()
+        self.w, self.p = tensor(ZERO + 1), Parameter(ZERO + 1)
         self.losses: list[Any] = []
         self.steps: list[Any] = []
-        self.table: dict[str, Any] = {"a": tensor(np.zeros(3, np.float32)), "n": 0}
-        self.row: list[Any] = [0, tensor(np.zeros(3, np.float32))]
-        self.seen: Any = None
 
 
 def a_tensor(s: Any, x: Any, y: Any) -> None:
@@ -65,11 +62,11 @@ def tensors(s: Any, x: Any, y: Any) -> None:
 
 
 def a_number(s: Any, x: Any, y: Any) -> None:
-    s.step += 1
+    s.n += 1
 
 
 def numbers(s: Any, x: Any, y: Any) -> None:
-    s.step += 1
+    s.n += 1
     s.lr = s.lr * 0.5
 
 
@@ -94,7 +91,7 @@ def lists(s: Any, x: Any, y: Any) -> None:
 def elements(s: Any, x: Any, y: Any) -> None:
     s.table["a"] = s.table["a"] * 0.5 + y[1]
     s.table["n"] += 1
-    s.row[0] += 2
+    s.numbers[0] += 2
     s.row[1] = y[1] + s.row[1]
 
 
@@ -141,9 +138,9 @@ def body(s: Any, write: Any, fails: Any, late: bool, x: Any) -> Any:
     return y
 
 
-def held(s: State) -> list[Any]:
+def held(s: Trained) -> list[Any]:
     """All that is outside."""
-    return [GLOBAL, *vars(s).values(), s.p.grad, *s.losses, *s.steps, *s.row, *s.table.values()]
+    return [GLOBAL, *vars(s).values(), s.p.grad, *s.losses, *s.steps, *s.row, *s.numbers, *s.table.values()]
 
 
 def shown(things: list[Any]) -> list[str]:
@@ -154,7 +151,7 @@ def shown(things: list[Any]) -> list[str]:
 @pytest.fixture(autouse=True)
 def zero() -> None:
     global GLOBAL
-    GLOBAL = tensor(np.zeros(3, np.float32))
+    GLOBAL = tensor(ZERO)
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["default", "symbolic"])
@@ -162,7 +159,7 @@ def zero() -> None:
 @pytest.mark.parametrize("fails", [by_library, by_kernel])
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
 def test_skipped_call_that_fails_writes_nothing(write: Any, fails: Any, late: bool, symbolic: bool) -> None:
-    one, other = State(), State()
+    one, other = Trained(), Trained()
     traced = jit.trace(functools.partial(body, one, write, fails, late), symbolic=symbolic)
 
     def call() -> None:
@@ -194,7 +191,7 @@ def test_skipped_call_that_fails_writes_nothing(write: Any, fails: Any, late: bo
 
 @pytest.mark.parametrize("write", [tensors, lists, elements, everything])
 def test_skipped_call_that_gets_no_memory_writes_nothing(write: Any) -> None:
-    one, x = State(), tensor(GOOD)
+    one, x = Trained(), tensor(GOOD)
     traced = jit.trace(functools.partial(body, one, write, by_library, False))
     for _ in range(BEFORE):
         traced(x)
