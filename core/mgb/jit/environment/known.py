@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 import bisect
 import builtins
 import collections
@@ -49,7 +50,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 DENIED_LIBRARY = _words(
     "logging random subprocess tempfile shutil socket multiprocessing asyncio pathlib glob datetime "
     "_pydatetime secrets uuid pickle atexit signal warnings linecache traceback importlib inspect gc "
-    "concurrent queue select ssl http urllib sqlite3 zipfile"
+    "concurrent queue select ssl http urllib sqlite3 zipfile bdb pdb"
 )
 #: Of these, the modules whose objects are what they were made.
 _OF_VALUES = _words("datetime _pydatetime pathlib uuid inspect signal")
@@ -116,6 +117,21 @@ def reads_elsewhere(function: Any) -> bool:
 def is_users(function: Any) -> bool:
     """Is it a function in Python that is watched when it runs?"""
     return isinstance(function, FunctionType) and not is_trusted(function.__code__)
+
+
+#: Names of functions that stop at the next line of their caller, if they are debuggers.
+DEBUGGERS = _words("breakpoint set_trace post_mortem")
+
+
+def is_debugger(function: Any) -> bool:
+    """Is it one, of whoever's? A function that calls another one is one as well."""
+    if isinstance(function, types.MethodType):
+        if isinstance(function.__self__, bdb.Bdb):
+            return True
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return function is breakpoint
+    return top_of(function) in ("bdb", "pdb") or not DEBUGGERS.isdisjoint(function.__code__.co_names)
 
 
 def top_of(thing: Any) -> str:
