@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
+from ...trusted import is_library
 from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
 from ..tree import own_names
 from .armed import METHODS
 from .arming import own_code
-from .known import MISSING, SEEDED, is_heap, is_library, is_note, is_users, lookup, namespace, reads_elsewhere
+from .known import MISSING, SEEDED, is_heap, is_note, is_users, lookup, namespace, reads_elsewhere
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
+from ...trusted import is_library
 from ..guard import PLAIN
 from ..measured import given
 from ..source import Item
@@ -171,7 +172,7 @@ def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
     watch.arm(thing)
     kind = type(thing)
     raw, _ = known.lookup(kind, asked)
-    if known.is_heap(kind) and not known.is_library(kind.__module__):
+    if known.is_heap(kind) and not is_library(kind.__module__):
         attributes.class_fact(watch, kind, "__setattr__")
         if raw is known.MISSING:
             attributes.lacks(watch, kind, asked)
