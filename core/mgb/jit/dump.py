@@ -21,11 +21,11 @@ from ..ir import CONST, Graph, exact_text
 from ..loops import RESULT, nodes_within, unrolled
 from ..model_file import DumpInfo, DumpRequest, File, Style
 from ..passes.inference import Inference
+from ..profiling import Statistics
 from ..tensor import Tensor
 from .captured import Captured, check_pure, graph_of
 from .open_axes import DynamicAxes, named_axes, recorded_for
 from .record import Record
-from .statistics import Statistics
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"dump": "impure"}
