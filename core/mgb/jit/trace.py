@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..errors import ExportError
 from ..executor import Program
+from ..storage.dump import dump
 from ..tensor import active_trace
 from .argument_specs import names_of_tensors, parameters_of, stand_ins
 from .arguments import Key, arrays_among, check_tensors, key_of, shapes_of
 from .binding import P, Q, R
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
-from .captured import Captured, check_pure, graph_of
+from .captured import Captured
 from .config import TraceOptions
 from .deferral.body import BodyStream
-from .dump import dump
 from .environment import Impurity, Observer
 from .guard import MISS
 from .matching import Matching
@@ -341,11 +341,11 @@ class trace(Matching[P, R]):
             The function changes Tensors outside, looks at values, or returns something else than Tensors in a
             flat container: what `dump` refuses too.
         """
-        from .exported import write
+        from ..storage.exported import write
 
         captured, names = self._to_export(args, kwargs)
-        check_pure(captured.record)
-        graph, ends = graph_of(captured, names, None, 1)
+        captured.check()
+        graph, ends = captured.graph(names, None, 1)
         write(path, self.__name__, graph, ends, self._compile(graph, {}), self.options)
 
     def _to_dump(self) -> Captured | None:
