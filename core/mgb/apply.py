@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,14 @@ from .libraries import Rule
 from .precision import AUTOCAST, LOW, exactly
 from .scalars import SCALARS, Scalar, fixed, plain
 from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
+from .trusted import NUMPY, PACKAGE
 
 _WEAK = frozenset(dtypes.WEAK)
 _HALVES = frozenset(dtypes.HALVES)
 _NARROW = _HALVES | {dtypes.float32}
 _NONE: dict[str, Any] = {}
 #: Whose lines no message names: mgb's own, and those of NumPy's functions, which call Tensors back.
-_INNER = (str(Path(__file__).parent), str(Path(np.__file__).parent))
+_INNER = (PACKAGE, NUMPY)
 _targets: dict[tuple[Any, ...], Sequence[np.dtype[Any]] | None] = {}
 _cast: Callable[..., Tensor]
 _of_one_sign: Callable[[Any, Any], tuple[Tensor, Tensor]]

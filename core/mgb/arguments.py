@@ -23,7 +23,7 @@ from .apply import tensors
 from .errors import MgbError, PlaceError
 from .scalars import SCALARS
 from .tensor import Tensor
-from .trusted import is_plugins
+from .trusted import is_library, is_plugins
 
 #: What goes wrong inside, and says so: others mean what they say.
 _CAUGHT = (
@@ -31,7 +31,6 @@ _CAUGHT = (
     RecursionError,
 )  # fmt: skip
 _INSIDE = re.compile(r"(?<![\w/])_[a-zA-Z]\w*|has no attribute|NoneType|<lambda>|<locals>")
-_LIBRARIES = sys.stdlib_module_names | {"mgb", "numpy"}
 #: The attribute of an error made here that has the one which it explains.
 _FIRST = "__first__"
 _SAID: dict[Any, str] = {
@@ -178,8 +177,8 @@ def _is_of_user(traceback: TracebackType | None) -> bool:
     """Was it raised in what a user wrote, which the call has called?"""
     frame = traceback
     while frame is not None:
-        top = frame.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-        if top not in _LIBRARIES and not is_plugins(frame.tb_frame.f_code.co_filename):
+        module = frame.tb_frame.f_globals.get("__name__", "")
+        if not is_library(module) and not is_plugins(frame.tb_frame.f_code.co_filename):
             return True
         frame = frame.tb_next
     return False

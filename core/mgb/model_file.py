@@ -55,6 +55,15 @@ class ValueSpec:
         return f"{self.name}: {self.dtype.name}[{dims}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The names of inputs and outputs, and what kind of container the outputs were in."""
+
+    inputs: list[str]
+    outputs: list[str]
+    structure: str
+
+
 # reading
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from .errors import CommandError, FileCaseError
 from .graph_file import is_graph_file
 from .input_data import read_array
-from .jit.exported import load_compiled
-from .jit.load import load
+from .jit import load, load_compiled
 from .limits import LoadLimits
 from .testcases import CASES, Cases
 

@@ -1,4 +1,4 @@
-"""A recorded call as a graph with names: what `dump` writes."""
+"""A recorded call as a graph with names: what `dump` and `export` write."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
+from ..holding import parts_within
 from ..ir import Graph, Node, Spec, const_node, input_node
-from ..model_file import Names, shown
+from ..model_file import Ends, Names, shown
 from ..tensor import Parameter, Tensor
 from .entry import CUTS, END, Literal
 from .holder_guards import is_part
-from .record import Binding, End, Given, Record
+from .record import Binding, End, External, Given, Record
 from .source import Argument, Held, found_at
 from .tree import LEAF, Structure, flatten
 from .variant import cut_out
@@ -20,7 +21,7 @@ from .variant import cut_out
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What `dump` needs to know of a recorded call, beside the record.
+    """What `storage` needs to know of a recorded call, beside the record.
 
     Attributes
     ----------
@@ -58,6 +59,52 @@ class Captured:
         ]
         return cls(record, tuple(inputs))
 
+    def check(self) -> None:
+        """Refuse what a file cannot do: change Tensors outside, and what Python does with values."""
+        _check_pure(self.record)
+
+    def graph(self, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
+        """The graph over all arguments, with the constants of today, and the names of its ends."""
+        nodes = {index: input_node(spec) for index, _, spec in self.inputs}
+        boundary = {external.node: self._argument(external) for external in self.record.externals}
+        kind, keys = _container(self.structure)
+        order = sorted(range(len(self.results)), key=keys.__getitem__) if kind == "dict" else None
+        refs = [self.results[n] for n in order or range(len(self.results))]
+        ends = tuple(_node(self.record, r) for r in refs)
+        graph, leaves = cut_out(ends, boundary, _constants_now(self.record))
+        nodes.update(zip(leaves, graph.inputs))
+        graph = Graph(tuple(nodes[index] for index, _, _ in self.inputs), graph.outputs)
+        inputs = _input_names(self, arg_names)
+        if kind == "dict":
+            if output_names is not None:
+                raise DumpNameTypeError("cannot specify output_names when output is already in dict format")
+            output_names = [keys[n] for n in order or ()]
+        default = _default_names(graph, inputs, keep)
+        outputs = _named(output_names, len(refs), default.__getitem__, "output_names")
+        return graph, Ends(inputs, outputs, kind)
+
+    def _argument(self, external: External) -> int:
+        """Which argument an input of the record is."""
+        source = external.source
+        if isinstance(source, Argument) and any(source.index == index for index, _, _ in self.inputs):
+            return source.index
+        raise DumpStateError(
+            f"the value used first at {external.line} comes from outside, anew at every call: pass it as an "
+            "argument"
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The Tensors of the holders that worked in the body, by their names in the outermost of them."""
+        holders = [held.get() for held, _ in self.record.holders if not held.is_gone()]
+        inner = {id(part) for holder in holders for _, part in parts_within(holder)}
+        return {
+            (f"{root.name}.{name}" if getattr(root, "name", None) else name): part.numpy()
+            for root in holders
+            if id(root) not in inner
+            for name, part in parts_within(root)
+            if isinstance(part, Tensor) and part.size > 1
+        }
+
 
 def _keyword_names(kwargs: Mapping[str, Any]) -> Iterator[str]:
     """A name for each leaf of the keyword arguments: ``mask``, ``pair[0]``."""
@@ -71,8 +118,7 @@ def _ends_with_the_call(binding: Binding) -> bool:
     return binding.is_grad and (isinstance(binding.target, Argument) or binding.source is None)
 
 
-def check_pure(record: Record) -> None:
-    """Refuse what a file cannot do: change Tensors outside, and what Python does with values."""
+def _check_pure(record: Record) -> None:
     changed = {id(found_at(binding.target)) for binding in record.bindings if not binding.is_grad}
     for held, _ in record.holders:
         holder = held.get()
@@ -93,44 +139,6 @@ def check_pure(record: Record) -> None:
                 f"the function looks at values ({entry.op.name} at {entry.source}): what Python makes of "
                 "them would be frozen in the file; compute it with ops"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """The names of inputs and outputs, and what kind of container the outputs were in."""
-
-    inputs: list[str]
-    outputs: list[str]
-    structure: str
-
-
-def graph_of(captured: Captured, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
-    """The graph over all arguments, with constants of the values that are now, and the names of its ends."""
-    nodes = {index: input_node(spec) for index, _, spec in captured.inputs}
-    boundary: dict[Node, int] = {}
-    for external in captured.record.externals:
-        source = external.source
-        if not isinstance(source, Argument) or source.index not in nodes:
-            raise DumpStateError(
-                f"the value used first at {external.line} comes from outside, anew at every call: pass it "
-                "as an argument"
-            )
-        boundary[external.node] = source.index
-    kind, keys = _container(captured.structure)
-    order = sorted(range(len(captured.results)), key=keys.__getitem__) if kind == "dict" else None
-    refs = [captured.results[n] for n in order or range(len(captured.results))]
-    ends = tuple(_node(captured.record, r) for r in refs)
-    graph, leaves = cut_out(ends, boundary, _constants_now(captured.record))
-    nodes.update(zip(leaves, graph.inputs))
-    graph = Graph(tuple(nodes[index] for index, _, _ in captured.inputs), graph.outputs)
-    inputs = _input_names(captured, arg_names)
-    if kind == "dict":
-        if output_names is not None:
-            raise DumpNameTypeError("cannot specify output_names when output is already in dict format")
-        output_names = [keys[n] for n in order or ()]
-    default = _default_names(graph, inputs, keep)
-    outputs = _named(output_names, len(refs), default.__getitem__, "output_names")
-    return graph, Ends(inputs, outputs, kind)
 
 
 def _constants_now(record: Record) -> dict[Node, Node]:

@@ -285,13 +285,14 @@ class Recording(CallSession):
 
     def with_effects(self, result: Any) -> Any:
         """`result`, or what the call gives and what it writes outside."""
-        effects = self.observer.effects if self.observer is not None else []
-        self.record.writes = tuple([(source, appends) for source, appends, _ in effects])
-        return (result, *(tensor for _, _, tensor in effects)) if effects else result
+        effects = self.observer.writing.effects if self.observer is not None else []
+        self.record.writes = tuple([(effect.place, effect.appends) for effect in effects])
+        return (result, *(effect.value for effect in effects)) if effects else result
 
     def _written(self) -> set[int]:
         """The ids of what the body puts outside."""
-        return set() if self.observer is None else {id(tensor) for _, _, tensor in self.observer.effects}
+        effects = self.observer.writing.effects if self.observer is not None else []
+        return {id(effect.value) for effect in effects}
 
     def returned(self, tensors: Iterable[Any]) -> None:
         """Told of the Tensors in the result, before `finish`."""

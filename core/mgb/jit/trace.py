@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..errors import ExportError
 from ..executor import Program
+from ..storage.dump import dump
 from ..tensor import active_trace
 from .argument_specs import names_of_tensors, parameters_of, stand_ins
 from .arguments import Key, check_tensors, key_of, shapes_of
@@ -17,9 +18,8 @@ from .binding import P, Q, R
 from .bodies import Impure
 from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
-from .captured import Captured, check_pure, graph_of
+from .captured import Captured
 from .config import TraceOptions
-from .dump import dump
 from .environment import Impurity, Observer
 from .guard import MISS
 from .matching import Matching
@@ -179,7 +179,7 @@ class trace(Matching[P, R]):
     def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
         follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
         observer = self._observer(leaves, follows)
-        observer.has_effects = not self.capture_as_const
+        observer.writing.has_effects = not self.capture_as_const
         impure = self._impure.get(key.pattern)
         if reason is not None and self.run_body is None and (impure is None or impure.unsettled is None):
             if self._calls.is_ever_new(key, leaves, self._statistics.calls):
@@ -319,11 +319,11 @@ class trace(Matching[P, R]):
             The function changes Tensors outside, looks at values, or returns something else than Tensors in a
             flat container: what `dump` refuses too.
         """
-        from .exported import write
+        from ..storage.exported import write
 
         captured, names = self._to_export(args, kwargs)
-        check_pure(captured.record)
-        graph, ends = graph_of(captured, names, None, 1)
+        captured.check()
+        graph, ends = captured.graph(names, None, 1)
         write(path, self.__name__, graph, ends, self._compile(graph, {}), self.options)
 
     def _to_dump(self) -> Captured | None:

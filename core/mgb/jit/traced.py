@@ -14,6 +14,16 @@ from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
 from ..forking import cached_property
 from ..ir import Graph
+from ..profiling import (
+    History,
+    Statistics,
+    Watch,
+    get_profile,
+    profile_table,
+    reset_profile,
+    save_profile,
+    watch_of,
+)
 from ..tensor import active_trace
 from . import reasons
 from .arguments import Key, key_of, names_of, shapes_of
@@ -24,11 +34,9 @@ from .environment import Observer
 from .explain import Explanation, explain
 from .guard import MISS
 from .policy import Policy
-from .profiling import History, Watch, get_profile, profile_table, reset_profile, save_profile, watch_of
 from .recording import Recording
 from .source import Source
 from .specializations import Specializations
-from .statistics import Statistics
 from .tree import Structure, flatten
 from .variant import Variant
 from .weak_cache import compiler_of
@@ -309,7 +317,7 @@ class Traced(Bindable[P, R], ABC):
     @cached_property
     def _watch(self) -> Watch | None:
         """Asked for once, at the first call."""
-        return watch_of(self.__name__, self._statistics, self._history)
+        return watch_of(self.__name__, self._statistics, self._history, MISS)
 
     def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, or where somebody looks on, what tells of its calls too."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -18,6 +17,7 @@ from ..errors import TraceInputError, TraceOutputError
 from ..holding import Holder
 from ..ir import Spec
 from ..sizes import elements, native, pairs
+from ..trusted import is_library
 from .source import Identity
 
 #: How an object is told apart that is equal to itself alone.
@@ -154,7 +154,7 @@ def is_looked_into(value: Any) -> bool:
     if kind is SimpleNamespace:
         return True
     if kind is FunctionType:
-        return not _is_librarys(value)
+        return not is_library(value.__module__)
     return kind.__flags__ & _HEAP != 0 and not isinstance(value, Enum) and all(map(_is_users, kind.__mro__))
 
 
@@ -162,12 +162,7 @@ def _is_users(kind: type) -> bool:
     """Is it a class of a user's in Python, or one that holds nothing?"""
     if kind in _EMPTY:
         return True
-    return kind.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP and not _is_librarys(kind)
-
-
-def _is_librarys(thing: Any) -> bool:
-    top = (thing.__module__ or "").partition(".")[0]
-    return top in sys.stdlib_module_names or top in ("mgb", "numpy")
+    return kind.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP and not is_library(kind.__module__)
 
 
 def exactly(value: Any) -> tuple[Any, ...]:

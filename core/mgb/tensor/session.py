@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -16,13 +15,12 @@ from .. import config
 from ..errors import MgbError
 from ..ir import Op, Spec
 from ..scalars import Scalar
+from ..trusted import PACKAGE
 
 P = ParamSpec("P")
 R = TypeVar("R")
 #: What stands for a value: `Tensor`, which needs all of this to be there.
 Value = TypeVar("Value")
-
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 class Refusal(NamedTuple):
@@ -41,7 +39,7 @@ class Refusal(NamedTuple):
     def of(cls, error: MgbError) -> Refusal:
         """Of an error that is being raised now."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
         kind = type(error)
         return cls(kind.__new__(kind, *error.args), frame.f_code, frame.f_lasti)
@@ -52,7 +50,7 @@ class Refusal(NamedTuple):
             return False
         at, last = error.__traceback__, None
         while at is not None:
-            if not at.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            if not at.tb_frame.f_code.co_filename.startswith(PACKAGE):
                 last = at
             at = at.tb_next
         return last is not None and last.tb_frame.f_code is self.code and last.tb_lasti == self.place

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 
 from .. import formats
 from ..jit.environment import unwatched
-from ..jit.load import Loaded
 from ..limits import LoadLimits
 from ..model_file import ModelSource, ValueSpec
 from ..module import Module
+from ..storage.load import Loaded
 
 
 class LoadedModule(Module):

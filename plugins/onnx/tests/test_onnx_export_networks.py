@@ -12,8 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from mgb.demo import DigitsNet
-from mgb.jit import trace
-from mgb.jit.load import load
+from mgb.jit import load, trace
 from mgb.tensor import Tensor
 from onnx_runtime import run_model
 

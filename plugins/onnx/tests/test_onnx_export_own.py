@@ -10,7 +10,7 @@ import pytest
 from graphs import run
 from mgb import dtypes
 from mgb.errors import DumpUnsupportedError
-from mgb.jit.load import load
+from mgb.jit import load
 from mgb.model_file import Style
 from mgb.ops import attention  # noqa: F401 - declares its ops
 from mgb.ops.declare import OPS

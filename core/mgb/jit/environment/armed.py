@@ -11,10 +11,11 @@ from typing import Any
 
 from ...holding import Holder
 from ...tensor import Tensor
+from ...trusted import is_library
 from ..guard import is_plain
 from . import arming
 from .instrument import codes_in, instrumented
-from .known import is_heap, is_library, is_library_code, is_trusted, is_trusted_holder
+from .known import is_heap, is_library_code, is_trusted, is_trusted_holder
 
 #: Of more code no more is watched in one recording: objects of a large library may reach all of it.
 _LARGEST = 1 << 16

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
+from ...trusted import is_library
 from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
 from ..tree import own_names
 from .armed import METHODS
 from .arming import own_code
-from .known import MISSING, SEEDED, is_heap, is_library, is_note, is_users, lookup, namespace, reads_elsewhere
+from .known import MISSING, SEEDED, is_heap, is_note, is_users, lookup, namespace, reads_elsewhere
 from .watch import Watch
 
 _BUILTINS = Held(vars(builtins))
@@ -71,7 +72,7 @@ def wrote(watch: Watch, space: dict[str, Any], asked: str, within: Any = None) -
     if within is not None:
         (held,) = within.__closure__
         variable, old = _variable(watch, held, asked), MISSING if is_empty(held) else held.cell_contents
-    watch.writes_at(variable, old, f"writes the variable `{asked}` outside")
+    watch.writing.writes_at(variable, old, f"writes the variable `{asked}` outside")
 
 
 def is_empty(held: Any) -> bool:

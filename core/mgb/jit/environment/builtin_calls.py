@@ -103,7 +103,7 @@ def _globals(watch: Watch) -> Then:
 
 def _setattr(watch: Watch, thing: Any, name: Any, *rest: Any) -> None:
     if not isinstance(thing, Tensor) or is_note(type(thing), name):
-        watch.writes(thing, Attribute, name, f"attribute {name}", *rest)
+        watch.writing.writes(thing, Attribute, name, f"attribute {name}", *rest)
     watch.arm(thing)
 
 
@@ -113,7 +113,7 @@ def _handled(function: Any, watch: Watch) -> Then:
 
 
 def _count(watch: Watch, counter: Any, values: Any) -> None:
-    watch.wrote(counter, "an element")
+    watch.writing.wrote(counter, "an element")
     iterated(watch, values, DEPTH)
 
 

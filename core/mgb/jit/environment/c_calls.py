@@ -90,7 +90,7 @@ def in_c(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any]) -
         text(watch, every)
     if function in known.WRITES:
         for value in args[known.WRITES[function] :][:1]:
-            watch.wrote(value, "the contents")
+            watch.writing.wrote(value, "the contents")
     elif function not in known.PURE and module not in known.PURE_MODULES:
         watch.impure(f"calls {module}.{function.__name__}".replace("builtins.", ""))
         return None
@@ -184,7 +184,8 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
             watch.guard(asked, "is", Held(known.MISSING))
             return None
         return functools.partial(watch.found, call)
-    if type(owner) is list and name == "append" and len(every) == 1 and watch.appends(owner, every[0]):
+    is_append = type(owner) is list and name == "append" and len(every) == 1
+    if is_append and watch.writing.appends(owner, every[0]):
         return None
     if isinstance(owner, dict) and name in ("get", "__getitem__") and every:
         of_mapping(watch, owner, every[0], is_get=name == "get")
@@ -205,7 +206,7 @@ def _method_outside(watch: Watch, owner: Any, name: str, every: list[Any]) -> Th
     if isinstance(owner, GeneratorType):
         advanced(watch, owner)
     else:
-        watch.written.append(owner)
+        watch.writing.things.append(owner)
         changes = isinstance(owner, known.CONTAINERS)  # what reads them is in the table above
         watch.impure(f"calls {type(owner).__name__}.{name} of an object from outside", writes=changes)
     return None
@@ -234,7 +235,7 @@ def of_numpy(watch: Watch, function: Any, args: list[Any], kwargs: dict[str, Any
     for target in targets:
         for part in target if isinstance(target, tuple) else (target,):
             if part is not None:
-                watch.wrote(part, "the elements")
+                watch.writing.wrote(part, "the elements")
     for value in every:
         container(watch, value, DEPTH)
     fresh = maker(watch, every)

@@ -149,7 +149,7 @@ def _of_mgb(watch: Watch, function: Any, args: list[Any]) -> None:
     if said == "impure":
         watch.impure(f"calls mgb's {function.__qualname__}, which changes or reads what no guard tells")
     elif said == "changes" and args:
-        watch.wrote(args[0], f"what {name} changes")
+        watch.writing.wrote(args[0], f"what {name} changes")
     elif args and is_trusted_holder(args[0]):
         if name in ("__setattr__", "__delattr__"):
             SPECIAL[setattr](watch, *args)

@@ -241,17 +241,31 @@ def _decorated(function: Any, value: Any) -> Any:
     return result
 
 
+#: By frame: what is called next, perhaps a debugger.
+_ASKED: dict[int, Any] = {}
+
+
 @hook
-def debugs() -> None:
-    """A debugger stops at the next line."""
+def debugs(function: Any) -> bool:
+    """Does `function`, which is called next, stop at the line after that?"""
+    _ASKED[id(sys._getframe(1))] = function
+    if not known.is_debugger(function):
+        return False
     see(lambda watch: watch.impure("starts a debugger"))
+    return True
+
+
+@hook
+def asked() -> Any:
+    """The function that `debugs` was given."""
+    return _ASKED.pop(id(sys._getframe(1)))
 
 
 @told("raised")
 def _raised(watch: Watch, value: Any) -> None:
     """It is raised next."""
     if isinstance(value, BaseException):
-        watch.wrote(value, "the traceback")
+        watch.writing.wrote(value, "the traceback")
     elif isinstance(value, type):
         calls.called(watch, value, [], {})
 

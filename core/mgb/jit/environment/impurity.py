@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import FrameType
 
-from .known import is_library, is_trusted
+from ...trusted import is_library
+from .known import is_trusted
 
 
 @dataclass(frozen=True, slots=True)

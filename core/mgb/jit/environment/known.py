@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 import bisect
 import builtins
 import collections
@@ -19,7 +20,6 @@ import os
 import re
 import struct
 import sys
-import sysconfig
 import types
 import typing
 import warnings
@@ -33,7 +33,7 @@ import numpy as np
 from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
-from ...trusted import is_plugins
+from ...trusted import NUMPY, PACKAGE, PYTHON, is_library, is_plugins, is_python
 from ..binding import BoundTrace
 
 
@@ -41,15 +41,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_MGB = str(Path(__file__).parents[2])
-_NUMPY = str(Path(np.__file__).parent)
-_STDLIB = sysconfig.get_paths()["stdlib"]
-
 #: Modules of Python's library that read or write what no guard tells.
 DENIED_LIBRARY = _words(
     "logging random subprocess tempfile shutil socket multiprocessing asyncio pathlib glob datetime "
     "_pydatetime secrets uuid pickle atexit signal warnings linecache traceback importlib inspect gc "
-    "concurrent queue select ssl http urllib sqlite3 zipfile"
+    "concurrent queue select ssl http urllib sqlite3 zipfile bdb pdb"
 )
 #: Of these, the modules whose objects are what they were made.
 _OF_VALUES = _words("datetime _pydatetime pathlib uuid inspect signal")
@@ -59,8 +55,8 @@ _LIBRARY = DENIED_LIBRARY | _words(
     "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy json"
 )
 _TRUSTED = (
-    f"{_NUMPY}/", "<frozen importlib", "<frozen abc>",
-    *(f"{_STDLIB}/{name}{end}" for name in _LIBRARY for end in (".py", "/")),
+    NUMPY, "<frozen importlib", "<frozen abc>",
+    *(f"{PYTHON}{name}{end}" for name in _LIBRARY for end in (".py", os.sep)),
 )  # fmt: skip
 
 #: What Python calls with a warning that the filters let through.
@@ -69,15 +65,15 @@ SHOWS_WARNING: CodeType = warnings._showwarnmsg.__code__  # type: ignore[attr-de
 
 @functools.cache
 def _is_in_trusted_file(file: str) -> bool:
-    if file.startswith(f"{_MGB}/"):
-        parts = Path(file).with_suffix("").relative_to(Path(_MGB).parent).parts
+    if file.startswith(PACKAGE):
+        parts = Path(file).with_suffix("").relative_to(Path(PACKAGE).parent).parts
         return said_of(".".join(parts), "*") != "watched"
     return file.startswith(_TRUSTED)
 
 
 def is_of_mgb(code: CodeType) -> bool:
     """Is it part of mgb, whatever `functools.wraps` says?"""
-    return code.co_filename.startswith(f"{_MGB}/")
+    return code.co_filename.startswith(PACKAGE)
 
 
 def is_trusted(code: CodeType) -> bool:
@@ -98,8 +94,8 @@ _MADE = (
 def _is_made_by_library(code: CodeType) -> bool:
     """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
     if code.co_filename == "<string>":
-        return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_varnames[:1] == ("_cls",)
-    return code.co_qualname.startswith(_MADE) and code.co_filename.startswith(_STDLIB)
+        return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_names == ("_tuple_new",)
+    return code.co_qualname.startswith(_MADE) and is_python(code.co_filename)
 
 
 #: Functions of modules of pure ones that read more than their arguments.
@@ -110,7 +106,9 @@ def reads_elsewhere(function: Any) -> bool:
     """Is it a function or class in Python of a module that keeps state where no guard sees it?"""
     if isinstance(function, FunctionType) and is_trusted(function.__code__):
         return top_of(function) in _STATEFUL
-    return isinstance(function, type) and any(top_of(base) in _STATEFUL for base in function.__mro__)
+    return isinstance(function, type) and any(
+        top_of(base) in _STATEFUL and is_library(base.__module__) for base in function.__mro__
+    )
 
 
 def is_users(function: Any) -> bool:
@@ -118,15 +116,24 @@ def is_users(function: Any) -> bool:
     return isinstance(function, FunctionType) and not is_trusted(function.__code__)
 
 
+#: Names of functions that stop at the next line of their caller, if they are debuggers.
+DEBUGGERS = _words("breakpoint set_trace post_mortem")
+
+
+def is_debugger(function: Any) -> bool:
+    """Is it one, of whoever's? A function that calls another one is one as well."""
+    if isinstance(function, types.MethodType):
+        if isinstance(function.__self__, bdb.Bdb):
+            return True
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return function is breakpoint
+    return top_of(function) in ("bdb", "pdb") or not DEBUGGERS.isdisjoint(function.__code__.co_names)
+
+
 def top_of(thing: Any) -> str:
     """The package that a function or class belongs to."""
     return (getattr(thing, "__module__", None) or "").partition(".")[0]
-
-
-def is_library(module: str | None) -> bool:
-    """Is it a module of mgb, NumPy, or of Python itself, which no user has written?"""
-    top = (module or "").partition(".")[0]
-    return top in ("mgb", "numpy") or top in sys.stdlib_module_names
 
 
 def is_librarys(thing: Any) -> bool:
@@ -143,19 +150,12 @@ def is_numpys(kind: type) -> bool:
 
 def is_library_code(code: CodeType) -> bool:
     """Is it Python's own, made by it, or a plugin's?"""
-    return _is_made_by_library(code) or _is_in_library_file(code.co_filename)
-
-
-@functools.cache
-def _is_in_library_file(file: str) -> bool:
-    if file.startswith((_STDLIB, "<frozen ")) and "site-packages" not in file:
-        return True
-    return is_plugins(file)
+    return _is_made_by_library(code) or is_python(code.co_filename) or is_plugins(code.co_filename)
 
 
 def is_pure_library(kind: type) -> bool:
     """Is it a class of Python's library whose methods are not watched?"""
-    return top_of(kind) in _LIBRARY
+    return top_of(kind) in _LIBRARY and is_library(kind.__module__)
 
 
 @functools.cache

@@ -67,7 +67,7 @@ class Observer(Watch):
         if code is not SHOWS_WARNING:
             return self._armed.started(code, caller)
         of_number = caller is not None and caller.f_globals.get("__name__", "").startswith("mgb.")
-        if not self._refuses and not of_number:  # that is computed at each call, and tells of itself
+        if not self.refuses and not of_number:  # that is computed at each call, and tells of itself
             self.impure("gives a warning", caller, once=True)
         return False
 
@@ -87,7 +87,7 @@ class Observer(Watch):
         finally:
             self._release()  # an interrupt may have come before or in the first
         if not self.impurities:
-            written = (source for source, appends, _ in self.effects if not appends)
+            written = (source for source, appends, _ in self.writing.effects if not appends)
             codes = (g.source for g in self.guards if getattr(g.source, "name", "") == "__code__")
             changed = self.guards.why(self.leaves, {*written, *codes})  # codes: another thread may watch
             if changed is not None:
@@ -109,7 +109,7 @@ class Observer(Watch):
             WATCHING.watch = self._outer
             self.net.without(self._end, result)
         finally:  # also what a body that raises has written
-            for thing in self.written:
+            for thing in self.writing.things:
                 settled(thing, operator.attrgetter("value"))
         return result
 
@@ -196,7 +196,7 @@ class Observer(Watch):
         for pending in self.unaccounted.values():
             for _, whole, source, line in pending:
                 reads.array_contents(self, whole, source, line)
-        self.tell_written()
+        self.writing.tell()
         for module, setting in SETTINGS:
             of = Object(Held(module))
             if callable(setting):
@@ -268,13 +268,13 @@ def writes_of(function: Callable[Given, Value], *args: Given.args, **kwargs: Giv
     """What `function` gives, and what it changes outside; whoever watches now sees it too."""
     watch = WATCHING.watch
     if watch is not None:
-        before = watch.writes_so_far()
+        before = watch.writing.so_far()
         watch.see(calls.called, function, list(args), dict(kwargs))
         value = function(*args, **kwargs)
-        return value, [impurity for impurity in watch.writes_so_far() if impurity not in before]
+        return value, [impurity for impurity in watch.writing.so_far() if impurity not in before]
     observer = Observer()
     value = observer.run(function, *args, **kwargs)
-    return value, observer.writes_so_far()
+    return value, observer.writing.so_far()
 
 
 def notes_of(tensor: Tensor) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 from ...scalars import SCALARS, Scalar
 from ...sizes import but_lengths, settled
 from ...tensor import ACTIVE, Tensor
+from ...trusted import is_library
 from ..binding import Bindable
 from . import known
 from .watch import Watch
@@ -139,7 +140,7 @@ def _takes(watch: Watch, callee: Any) -> bool:
     if isinstance(callee, FunctionType):
         return known.is_users(callee) and not known.is_library_code(callee.__code__)
     if isinstance(callee, type) and known.is_heap(callee):
-        return not known.is_library(callee.__module__)
+        return not is_library(callee.__module__)
     if isinstance(getattr(callee, "__self__", None), _HOLDERS):
         return not _fills(callee) or watch.is_made(callee.__self__)
     return id(callee) in _BY_PROTOCOL

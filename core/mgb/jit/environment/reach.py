@@ -27,6 +27,7 @@ from ...ir import Spec
 from ...libraries import Rule
 from ...scalars import SCALARS
 from ...tensor import Parameter, Tensor
+from ...trusted import is_library
 from ..guard import PLAIN, is_plain
 from ..source import is_static
 from . import known
@@ -87,7 +88,7 @@ def _inside(thing: Any) -> Iterable[Any] | None:
         return _of_class(thing)
     if is_plain(thing):
         return ()
-    if kind not in _slots and not (known.is_library(kind.__module__) and known.is_heap(kind)):
+    if kind not in _slots and not (is_library(kind.__module__) and known.is_heap(kind)):
         return None
     return (kind, *_held_by(thing, kind))
 
@@ -113,7 +114,7 @@ def _of_class(kind: Any) -> Iterable[Any] | None:
     """Of one of a library's: what mgb has written in it, where a user may have put something else."""
     if known.top_of(kind) == "mgb":
         return (type(kind), *kind.__bases__, *vars(kind).values())
-    return () if known.is_library(kind.__module__) and is_static(kind) else None
+    return () if is_library(kind.__module__) and is_static(kind) else None
 
 
 def _of_function(function: Any) -> Iterable[Any] | None:

@@ -124,7 +124,7 @@ def of_mapping(watch: Watch, thing: Any, key: Any, is_get: bool = False) -> None
             pass
         elif type(thing) is defaultdict:
             watch.arm(thing.default_factory)
-            watch.wrote(thing, f"the element {key!r}")
+            watch.writing.wrote(thing, f"the element {key!r}")
         elif hasattr(type(thing), "__missing__"):
             class_fact(watch, type(thing), "__missing__")
         watch.fact(inside, "without", known)

@@ -11,6 +11,7 @@ import ast
 import copy
 from typing import Any
 
+from .known import DEBUGGERS
 from .scopes import Names, Scope, bind, names_in, scope_of
 
 #: What stands for a hook in the source; nobody's constants are like that.
@@ -48,9 +49,6 @@ _ASKED_BY_C = frozenset(
     "__index__ __int__ __float__ __complex__ __len__ __length_hint__ __hash__ __bool__ __str__ __repr__ "
     "__format__ __bytes__".split()
 )
-
-#: Names of functions that stop at the next line.
-_DEBUGGERS = frozenset({"breakpoint", "set_trace", "post_mortem"})
 
 #: Hooks that make comparisons, or their opposites.
 _SINGLE = {ast.In: "contains", ast.NotIn: "contains", ast.Is: "identical", ast.IsNot: "identical"}
@@ -324,9 +322,16 @@ class Transformer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             return node  # it looks at its caller's first variable and class
-        if _name_of(node.func) in _DEBUGGERS:  # no hook after it: the debugger would stop there
-            return _at(ast.BoolOp(ast.Or(), [self._hook(node, "debugs"), node]), node)
         function = self._thing(node.func)
+        if _name_of(node.func) not in DEBUGGERS:
+            return self._call(node, function)
+        # no hook may stand after a debugger: it would stop there
+        plain = _at(ast.Call(self._hook(node, "asked"), *copy.deepcopy((node.args, node.keywords))), node)
+        watched = self._call(node, self._hook(node, "asked"))
+        return _at(ast.IfExp(self._hook(node, "debugs", function), plain, watched), node)
+
+    def _call(self, node: ast.Call, function: Any) -> Any:
+        """The call `node` of what `function` gives."""
         args = [self.visit(a) for a in node.args]
         keywords = [self.visit(k) for k in node.keywords]
         for keyword in keywords:

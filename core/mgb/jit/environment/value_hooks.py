@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
+from ...trusted import is_library
 from ..guard import PLAIN
 from ..measured import given
 from ..source import Item
@@ -162,16 +163,16 @@ def _store_item(watch: Watch, thing: Any, key: Any, *value: Any) -> None:
     if known.is_users(known.lookup(type(thing), method)[0]):
         return attributes.special(watch, thing, method)
     if not value:
-        return watch.wrote(thing, "an element")
+        return watch.writing.wrote(thing, "an element")
     c_calls.stores(watch, thing, key, *value)
-    return watch.writes(thing, Item, key, "an element", *value)
+    return watch.writing.writes(thing, Item, key, "an element", *value)
 
 
 def _store_attribute(watch: Watch, thing: Any, asked: str, *value: Any) -> None:
     watch.arm(thing)
     kind = type(thing)
     raw, _ = known.lookup(kind, asked)
-    if known.is_heap(kind) and not known.is_library(kind.__module__):
+    if known.is_heap(kind) and not is_library(kind.__module__):
         attributes.class_fact(watch, kind, "__setattr__")
         if raw is known.MISSING:
             attributes.lacks(watch, kind, asked)
@@ -233,4 +234,4 @@ def _in_place(operation: str, thing: Any) -> Any:
 def _augmented(watch: Watch, thing: Any, operation: str) -> None:
     _operand(watch, thing, f"__{operation}__", f"__{operation[1:]}__")
     if isinstance(thing, _CHANGED):
-        watch.wrote(thing, "the contents")
+        watch.writing.wrote(thing, "the contents")

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -120,6 +120,94 @@ def test_breakpoint_makes_the_body_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         f(tensor(1.0))
     assert len(hits) == 3
+
+
+class Setting:
+    """It has a method that is called as a debugger is."""
+
+    trace = 2.0
+
+    def set_trace(self, *values: float) -> float:
+        self.trace = self.trace or values[0]
+        return self.trace
+
+
+def test_function_called_as_a_debugger_is_watched() -> None:
+    setting, breakpoint = Setting(), lambda y: y * setting.trace
+
+    @trace
+    def f(x: Any) -> Any:
+        return breakpoint(x + setting.set_trace(5.0))
+
+    assert [f(tensor(1.0)).item() for _ in range(3)] == [6.0] * 3
+    assert runs(f) == 1, reasons(f)
+    setting.trace = 3.0
+    assert f(tensor(1.0)).item() == 12.0
+    setting.trace = 0.0
+    assert [f(tensor(1.0)).item() for _ in range(2)] == [30.0] * 2
+
+
+def test_what_is_called_as_a_debugger_is_evaluated_once() -> None:
+    asked: list[int] = []
+
+    class Thing:
+        @property
+        def set_trace(self) -> Callable[[int], int]:
+            asked.append(1)
+            return lambda number: number + len(asked)
+
+    thing = Thing()
+
+    @trace(run_body=True)
+    def f(x: Any) -> Any:
+        return x * thing.set_trace(*[thing.set_trace(1)])
+
+    assert f(tensor(1.0)).item() == 1 + 2 + 2
+    assert len(asked) == 2
+
+
+class Quiet(pdb.Pdb):
+    """It stops, and goes on."""
+
+    stops: ClassVar[list[str]] = []
+
+    def interaction(self, frame: Any, *_: Any) -> None:
+        self.stops.append(frame.f_code.co_name)
+        self.set_continue()
+
+
+def set_trace() -> None:
+    Quiet().set_trace(sys._getframe(1))
+
+
+@pytest.mark.parametrize("where", ["function", "method", "pdb"])
+def test_debuggers_of_any_make_stop_in_the_body(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quiet, "stops", [])
+    monkeypatch.setattr(pdb, "set_trace", lambda: Quiet().set_trace(sys._getframe(1)))
+
+    @trace
+    def by_function(x: Any) -> Any:
+        set_trace()
+        return x * 2.0
+
+    @trace
+    def by_method(x: Any) -> Any:
+        Quiet().set_trace()
+        return x * 2.0
+
+    @trace
+    def by_pdb(x: Any) -> Any:
+        pdb.set_trace()
+        return x * 2.0
+
+    stopped = {"function": by_function, "method": by_method, "pdb": by_pdb}[where]
+    before = sys.gettrace()
+    try:
+        assert [stopped(tensor(1.0)).item() for _ in range(3)] == [2.0] * 3
+    finally:
+        sys.settrace(before)
+    assert Quiet.stops == [f"by_{where}"] * 3
+    assert "starts a debugger" in reasons(stopped)
 
 
 def raises(x: Any) -> Any:

@@ -1,57 +1,12 @@
 """Numbers, flags and texts that a body puts outside: they are written though the body is skipped."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from mgb import Tensor, jit, tensor
-
-ZERO = np.zeros(3, np.float32)
-
-
-class State:
-    """What lives between calls."""
-
-    total = 0
-
-    def __init__(self) -> None:
-        self.n, self.lr, self.k, self.flag, self.mode = 0, 1.0, 3, False, "a"
-        self.table: dict[Any, Any] = {"n": 0, "lr": 0.5}
-        self.row: list[Any] = [0, 2.0]
-        self.maybe: Any = None
-        self.seen: Any = ()
-
-
-class Slotted:
-    __slots__ = ("n",)
-
-    def __init__(self) -> None:
-        self.n = 0
-
-
-class Computed:
-    """Its attribute is a property."""
-
-    def __init__(self) -> None:
-        self._n, self.sets = 0, 0
-
-    @property
-    def n(self) -> Any:
-        return self._n
-
-    @n.setter
-    def n(self, value: Any) -> None:
-        self.sets += 1
-        self._n = value
-
-
-class Notified(State):
-    """It sees what is set."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value * 2 if name == "n" else value)
+from mgb import jit, tensor
+from states import Computed, Notified, Slotted, State, check, runs
 
 
 def count(s: Any, x: Any) -> Any:
@@ -99,8 +54,8 @@ def element(s: Any, x: Any) -> Any:
 
 
 def place(s: Any, x: Any) -> Any:
-    s.row[0] += 1
-    return x * s.row[0] + s.row[1]
+    s.numbers[0] += 1
+    return x * s.numbers[0] + s.numbers[1]
 
 
 def new_key(s: Any, x: Any) -> Any:
@@ -170,7 +125,7 @@ def in_a_tuple(s: Any, x: Any) -> Any:
 
 def in_a_list(s: Any, x: Any) -> Any:
     s.n += 1
-    s.row.append(s.n)
+    s.numbers.append(s.n)
     return x
 
 
@@ -255,55 +210,34 @@ SKIPPED = (
 )
 
 
-def values(thing: Any) -> Any:
-    """What stands in an object, with the types of numbers."""
-    if isinstance(thing, Tensor):
-        return thing.tolist()
-    if isinstance(thing, (list, tuple)):
-        return [type(thing).__name__, *map(values, thing)]
-    if isinstance(thing, dict):
-        return [(key, values(value)) for key, value in thing.items()]
-    if isinstance(thing, (State, Computed)):
-        return values(vars(thing))
-    return thing.n if isinstance(thing, Slotted) else (type(thing).__name__, thing)
+def arguments(call: int) -> Any:
+    return np.full(3 + (call == 12), call + 0.5, np.float32)
 
 
-def check(body: Callable[[Any, Any], Any], kind: type, **options: Any) -> None:
-    one, other = kind(), kind()
-    traced = jit.trace(functools.partial(body, one), **options)
-    for call in range(16):
-        x = tensor(np.full(3 + (call == 12), call + 0.5, np.float32))
-        got, wanted = traced(x), body(other, x)
-        if isinstance(wanted, tuple):
-            assert (type(got[1]), got[1]) == (type(wanted[1]), wanted[1])
-            got, wanted = got[0], wanted[0]
-        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-6, err_msg=f"call {call}")
-        assert values(one) == values(other), f"call {call}"
-        for s in (one, other):
-            if call == 8:
-                s.n = 100
-            if call == 10 and isinstance(s, State):
-                s.lr, s.flag, s.mode, s.maybe, s.table = 2.0, not s.flag, "c", None, {"lr": 1.0, "n": 5}
+def disturb(s: Any, call: int) -> None:
+    """What others do between two calls."""
+    if call == 8:
+        s.n = 100
+    if call == 10 and isinstance(s, State):
+        s.lr, s.flag, s.mode, s.maybe, s.table = 2.0, not s.flag, "c", None, {"lr": 1.0, "n": 5}
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["default", "symbolic"])
 @pytest.mark.parametrize("name", BODIES)
 def test_state_is_that_of_eager_code(name: str, symbolic: bool) -> None:
-    check(BODIES[name], State, symbolic=symbolic)
+    check(BODIES[name], State, disturb, arguments, symbolic=symbolic)
 
 
 @pytest.mark.parametrize("kind", [Slotted, Computed, Notified])
 @pytest.mark.parametrize("name", ["count", "count_before", "twice", "restored"])
 def test_state_of_other_classes(kind: type, name: str) -> None:
-    check(BODIES[name], kind)
+    check(BODIES[name], kind, disturb, arguments)
 
 
 @pytest.mark.parametrize("name", SKIPPED)
 def test_body_that_counts_is_skipped(name: str) -> None:
-    traced = jit.trace(functools.partial(BODIES[name], State()))
-    for call in range(20):
-        traced(tensor(ZERO + call))
-    assert traced.stats()["body_runs"] <= 4, traced.stats()["reasons"]
+    count, reasons = runs(BODIES[name], State())
+    assert count <= 4, reasons
 
 
 def test_counter_of_the_function_around_and_global() -> None:

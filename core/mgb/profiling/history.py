@@ -9,15 +9,14 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from ... import forking
-from ...errors import NothingProfiledError, ProfilingOffError
-from ...executor import Program
-from ...executor.profile import PROFILED, CallProfile
-from ..guard import MISS
-from ..statistics import Statistics
+from .. import forking
+from ..errors import NothingProfiledError, ProfilingOffError
+from ..executor import Program
+from ..executor.profile import PROFILED, CallProfile
 from .chrome import save
 from .debug import Ladder, level
 from .report import report, warm
+from .statistics import Statistics
 from .table import ProfileTable
 
 #: Times that are kept of one function, of its newest calls: about three megabytes.
@@ -65,15 +64,19 @@ class Watch:
         Keeps what the calls cost.
     ladder : Ladder, optional
         Prints it, and what is compiled.
+    miss : object
+        What something gives that is no whole call.
     """
 
-    def __init__(self, statistics: Statistics, history: History | None, ladder: Ladder | None) -> None:
-        self._statistics = statistics
+    def __init__(
+        self, statistics: Statistics, history: History | None, ladder: Ladder | None, miss: object
+    ) -> None:
+        self._statistics, self._miss = statistics, miss
         self._tell = [part.call for part in (history, ladder) if part is not None]
         self._ladder = ladder
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """``function(*args)``, which is a call, or the part of one that gives `MISS`."""
+        """``function(*args)``, which is a call, or the part of one that gives a miss."""
         thread = threading.get_ident(), threading.current_thread().name
         call = CallProfile(self._statistics, self._statistics.calls, thread, perf_counter_ns())
         token = PROFILED.set(call)
@@ -82,7 +85,7 @@ class Watch:
         finally:
             PROFILED.reset(token)
         call.end = perf_counter_ns()
-        if result is not MISS:
+        if result is not self._miss:
             for tell in self._tell:
                 tell(call)
         return result
@@ -93,12 +96,12 @@ class Watch:
             self._ladder.compiled(program)
 
 
-def watch_of(name: str, statistics: Statistics, history: History | None) -> Watch | None:
+def watch_of(name: str, statistics: Statistics, history: History | None, miss: object) -> Watch | None:
     """What looks on at the calls of the function `name`, if they are kept or ``MGB_DEBUG`` prints them."""
     wanted = level()
     if history is None and not wanted:
         return None
-    return Watch(statistics, history, Ladder(name, wanted) if wanted else None)
+    return Watch(statistics, history, Ladder(name, wanted) if wanted else None, miss)
 
 
 class Profiled(Protocol):

@@ -15,17 +15,13 @@ from .. import formats, passes
 from ..errors import DumpNameError, DumpOptionError, DumpStateError
 from ..executor import Options
 from ..files import replace_file
-from ..holding import parts_within
 from ..input_data import TestData
 from ..ir import CONST, Graph, exact_text
 from ..loops import RESULT, nodes_within, unrolled
 from ..model_file import DumpInfo, DumpRequest, File, Style
 from ..passes.inference import Inference
-from ..tensor import Tensor
-from .captured import Captured, check_pure, graph_of
-from .open_axes import DynamicAxes, named_axes, recorded_for
-from .record import Record
-from .statistics import Statistics
+from ..profiling import Statistics
+from .open_axes import Captured, DynamicAxes, named_axes, recorded_for
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"dump": "impure"}
@@ -195,7 +191,7 @@ def dump(
     test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
     captured = _checked(traced)
     chosen = formats.to_write(file, dump_format)
-    recorded, names = graph_of(captured, arg_names, output_names, keep_var_name)
+    recorded, names = captured.graph(arg_names, output_names, keep_var_name)
     for name in set(names.inputs).intersection(names.outputs):
         raise DumpNameError(f"an input and an output are called {name!r}; names in a file differ")
 
@@ -217,7 +213,7 @@ def dump(
         cases=test.cases(recorded, names.inputs, names.outputs),
         axes=axes,
         samples=[
-            (lengths, finished(graph_of(other, arg_names, output_names, keep_var_name)[0]))
+            (lengths, finished(other.graph(arg_names, output_names, keep_var_name)[0]))
             for lengths, other in recorded_for(traced, captured, axes)
         ],
     )
@@ -246,7 +242,7 @@ def _checked(traced: Dumpable) -> Captured:
             "the traced function without return values cannot be dumped, the traced function should "
             "return List[Tensor] or Dict[str, Tensor]"
         )
-    check_pure(captured.record)
+    captured.check()
     return captured
 
 
@@ -305,26 +301,13 @@ def _simplified(graph: Graph, options: Options) -> Graph:
 
 
 def _style(captured: Captured, values: int, nodes: bool, parameters: bool, priorities: bool) -> Style:
-    named = _parameter_names(captured.record) if parameters else {}
+    named = captured.parameters() if parameters else {}
     return Style(
         value_names=values == 2,
         node_names=nodes,
         priorities=priorities,
         parameters={exact_text(array): name for name, array in reversed(named.items())},  # the first stays
     )
-
-
-def _parameter_names(record: Record) -> dict[str, Any]:
-    """The Tensors of the holders that worked in the body, by their names in the outermost of them."""
-    holders = [held.get() for held, _ in record.holders if not held.is_gone()]
-    inner = {id(part) for holder in holders for _, part in parts_within(holder)}
-    return {
-        (f"{root.name}.{name}" if getattr(root, "name", None) else name): part.numpy()
-        for root in holders
-        if id(root) not in inner
-        for name, part in parts_within(root)
-        if isinstance(part, Tensor) and part.size > 1
-    }
 
 
 def _strip_info(graph: Graph) -> dict[str, Any]:

@@ -7,14 +7,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import DumpNameError, DumpOptionError
-from ..ir import Spec
-from .captured import Captured, check_pure
+from ..ir import Graph, Spec
+from ..model_file import Ends
 
 DynamicAxes = Mapping[str, Mapping[int, str] | Sequence[int]]
 
 #: Lengths that stand for any: none is a number that a model has for another reason. The third tests what
 #: was found of the others.
 _LENGTHS = ((37, 53, 71), (43, 59, 73), (41, 61, 79))
+
+
+class Captured(Protocol):
+    """A recorded call that becomes the graph of a file.
+
+    Attributes
+    ----------
+    inputs : tuple
+        For each argument that is a Tensor its index among the flattened arguments, its name if it was
+        given by keyword, and its type.
+    results : tuple
+        What it gives; None for a leaf that is None.
+    """
+
+    @property
+    def inputs(self) -> tuple[tuple[int, str | None, Spec], ...]: ...
+
+    @property
+    def results(self) -> tuple[Any, ...]: ...
+
+    def check(self) -> None:
+        """Refuse what a file cannot do."""
+
+    def graph(self, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
+        """The graph over all arguments, and the names of its ends."""
+
+    def parameters(self) -> dict[str, Any]:
+        """The Tensors of the holders that worked in it, by their names."""
 
 
 class Recording(Protocol):
@@ -80,5 +108,5 @@ def recorded_for(
             else:
                 raise DumpOptionError("dynamic_axes= is for functions whose arguments are Tensors alone")
         found, _ = traced._to_export(tuple(args), kwargs)
-        check_pure(found.record)
+        found.check()
         yield lengths, found

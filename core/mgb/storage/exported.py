@@ -31,10 +31,9 @@ from ..executor.portable import pack, unpack
 from ..graph_file import Reader, Writer
 from ..ir import CONST, Graph, Node
 from ..limits import LoadLimits, Meter
-from ..model_file import ValueSpec
+from ..model_file import Ends, ValueSpec
 from ..precision import exactly
 from ..tensor import Tensor, active_trace, wrap
-from .captured import Ends
 
 logger = logging.getLogger("mgb.jit")
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...executor.profile import CallProfile, Measured, Span
-from ...executor.profile_cost import Cost
-from ...files import replace_file
+from ..executor.profile import CallProfile, Measured, Span
+from ..executor.profile_cost import Cost
+from ..files import replace_file
 from .report import numbers_of
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...executor.profile import CallProfile, Measured, Run, Span
-from ...executor.profile_bandwidth import copy_bandwidth
-from ...executor.profile_cost import Cost
-from ...executor.schedule import Call
-from ...ir import Node
+from ..executor.profile import CallProfile, Measured, Run, Span
+from ..executor.profile_bandwidth import copy_bandwidth
+from ..executor.profile_cost import Cost
+from ..executor.schedule import Call
+from ..ir import Node
 
 
 @dataclass(frozen=True, slots=True)
