@@ -29,7 +29,8 @@ GIVEN = {
 
 #: What comes of a machine, of other packages or of threads, and is told in words.
 OF_MACHINES = {
-    "AutoInterruptedError": "A computation that `auto` had deferred was interrupted, as by Ctrl-C.",
+    "AutoInterruptedError": "A computation that was deferred, by `auto` or in a body that runs, was "
+    "interrupted, as by Ctrl-C.",
     "BackendAnswerError": "`probe` of a backend gave a list, where a text or None has to be.",
     "BackendConflictError": "Two distributions announce a backend of one name: uninstall one.",
     "BackendImportError": "The module of an installed backend fails to import, for a package is missing.",

@@ -430,7 +430,7 @@ class AutoWarning(UserWarning):
 
 
 class AutoInterruptedError(MgbError, RuntimeError):
-    """The value of a Tensor was wanted whose computation `mgb.jit.auto` had to break off."""
+    """The value of a Tensor was wanted whose computation was deferred, and had to be broken off."""
 
 
 class AutoInputError(MgbError, ValueError):

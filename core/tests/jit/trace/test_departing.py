@@ -9,6 +9,7 @@ import mgb.functional as F
 import numpy as np
 import pytest
 from mgb import Tensor, tensor
+from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
 from mgb.jit import bodies, exclude_from_trace, trace
 
@@ -153,3 +154,50 @@ def test_returned_value_can_be_read_repeatedly_in_the_body() -> None:
 
     for number in range(4):
         np.testing.assert_array_equal(doubled(tensor([1.0, number])).numpy(), [2.0, 2.0 * number])
+
+
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}])
+def test_arrays_that_a_body_makes_are_inputs_of_its_programs(options: dict[str, Any]) -> None:
+    mine, other = np.random.default_rng(5), np.random.default_rng(5)
+    traced = trace(lambda x: F.exp(x) + mine.standard_normal(3).astype(np.float32), **options)
+    for number in range(10):
+        x = tensor(np.arange(3, dtype=np.float32) + number / 8)
+        noise = other.standard_normal(3).astype(np.float32)
+        np.testing.assert_allclose(traced(x).numpy(), np.exp(x.numpy()) + noise, rtol=1e-6)
+
+
+#: What a body may do next.
+STEPS: list[Any] = [
+    lambda x, draw: F.sin(x),
+    lambda x, draw: F.exp(x * 0.1),
+    lambda x, draw: x * draw.random(),
+    lambda x, draw: x[:2],
+    lambda x, draw: x.sum() - x,
+]
+
+
+@pytest.mark.parametrize("taped", [False, True])
+def test_body_that_runs_does_what_it_likes_at_each_call(taped: bool) -> None:
+    """Ops in another order, more and fewer of them, other constants: as in eager code."""
+    draw, log = random.Random(3), list[Any]()
+
+    def body(x: Tensor) -> Tensor:
+        log.append(len(log) and object())
+        for _ in range(draw.randrange(4)):
+            x = draw.choice(STEPS)(x, draw)
+            x = x / (float(x.sum()) if draw.random() < 0.3 else 2)
+        return x
+
+    traced = trace(body)
+    for number in range(60):
+        x = tensor(np.arange(3, dtype=np.float32) + 0.25 * number)
+        state = draw.getstate()
+        expected = body(x).numpy()
+        draw.setstate(state)
+        if taped:
+            with GradManager().attach([x]) as manager:
+                result = traced(x)
+                manager.backward(result.sum())
+        else:
+            result = traced(x)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=2e-6)
