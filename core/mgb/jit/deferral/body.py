@@ -13,7 +13,7 @@ import numpy as np
 from ... import dtypes
 from ...apply import constant
 from ...ir import Op
-from ...tensor import ACTIVE, CONSTANT, Tensor, replace_handlers, restore_handlers
+from ...tensor import ACTIVE, CONSTANT, Tensor
 from .ending import Compile
 from .link import Link
 from .results import Failed, Late
@@ -51,7 +51,7 @@ class BodyStream(Stream):
     def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What `body` gives; nothing waits afterwards."""
         self._thread, self._compiles = get_ident(), True
-        before, replaced = ACTIVE.get(), replace_handlers()
+        before = ACTIVE.get()
         try:
             ACTIVE.set(self)
             result = body(*args, **kwargs)
@@ -65,8 +65,6 @@ class BodyStream(Stream):
                 self._end_after(another)
                 raise
             raise
-        finally:
-            restore_handlers(replaced)
         if self._grads:
             self._grads = []
         return result

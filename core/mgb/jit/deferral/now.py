@@ -13,6 +13,8 @@ from ..entry import Literal
 from .link import Link
 from .operands import Varying
 
+WANTED = "the value of a Tensor was wanted by code that ran while it was computed"
+
 
 @dataclass(slots=True)
 class Now:
@@ -34,6 +36,7 @@ class Now:
     fed: list[Any]
     values: dict[int, Any]
     updated: Mapping[int, int]
+    _is_asked: bool = False
 
     def value(self, tensor: Tensor) -> Any:
         """The value of a Tensor that stands for an op; the computation goes on as it would.
@@ -41,6 +44,15 @@ class Now:
         That is what eager code would see. Where a program has begun to write over what the Tensor is made of,
         it is what stands in the place of the Tensor, before its update or after it.
         """
+        if self._is_asked:  # by an op, when it is computed
+            raise AutoInterruptedError(WANTED)
+        self._is_asked = True
+        try:
+            return self._value(tensor)
+        finally:
+            self._is_asked = False
+
+    def _value(self, tensor: Tensor) -> Any:
         known = dict(self.values)
         written = set(self.updated.values())
         known |= {-1 - n: array for n, array in enumerate(self.fed) if n not in written}
@@ -49,9 +61,7 @@ class Now:
         except KeyError:
             place = self.updated.get(tensor._index)
             if place is None or place >= len(self.fed):
-                raise AutoInterruptedError(
-                    "the value of a Tensor was wanted by code that ran while it was computed"
-                ) from None
+                raise AutoInterruptedError(WANTED) from None
             return self.fed[place]
 
     def _computed(self, index: int, known: dict[int, Any], sequence: list[Link]) -> Any:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
-from ... import forking
+import numpy as np
+
+from ... import device as devices
+from ... import dtypes, forking
 from ...apply import constant, evaluate
 from ...apply import record as tell_tapes
 from ...errors import AutoInterruptedError, ConversionError
 from ...executor import Program
 from ...ir import Op
-from ...tensor import ACTIVE, Session, Tensor, handling, place, run_in, wrap
+from ...tensor import ACTIVE, Session, Tensor, place, run_in, wrap
 from ..entry import Literal
 from ..variant import Variant
 from .ending import Compile, Ending, Outcome, order, run_one_by_one
@@ -22,7 +25,7 @@ from .growth import Growth
 from .lengths import Forms
 from .link import Link
 from .links import Ends, ending_at
-from .now import Now
+from .now import WANTED, Now
 from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .period import period_of
 from .results import Late, Rebound, hand_over, undo, updates, without_fed
@@ -136,7 +139,7 @@ class Stream(Session[Tensor]):
             elif ref.__class__ is Literal:
                 if ref.raw.__class__ is a.__class__ and ref.raw == a:
                     continue
-            elif ref.__class__ is Varying and self._varies(op, ref, a, link):
+            elif self._feeds_data(op, ref, a, link):
                 continue
             break
         else:
@@ -223,16 +226,14 @@ class Stream(Session[Tensor]):
 
     def read(self, tensor: Tensor) -> Any:
         """The array of `tensor`; everything that waits is computed."""
-        if self._now is not None and handling() and get_ident() == self._thread:
+        if self._now is not None and self.of_trace and get_ident() == self._thread:
             return self._now.value(tensor)
         if get_ident() == self._thread and not self._busy:
             self.flush()
         else:
             self._compute_apart(tensor)
         if tensor._session is self:
-            raise AutoInterruptedError(
-                "the value of a Tensor was wanted by code that ran while it was computed"
-            )
+            raise AutoInterruptedError(WANTED)
         return tensor._array()  # of a Tensor that failed, by raising
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
@@ -273,6 +274,22 @@ class Stream(Session[Tensor]):
         if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
             return False
         self._fed.append(self._as_it_is_now(array))
+        return True
+
+    def _feeds_data(self, op: Op, ref: Ref, data: Any, link: Link) -> bool:
+        """Take a number that varies, or an array of NumPy's as it is now, as an external input of `link`."""
+        if ref.__class__ is Varying:
+            return self._varies(op, ref, data, link)
+        if ref.__class__ is not int or data.__class__ is not np.ndarray:
+            return False
+        if ref >= 0 or -1 - ref < len(self._fed):
+            return False
+        spec = link.feeds[-1 - ref - link.fed].spec
+        if data.shape != spec.shape or data.dtype != spec.dtype or spec.device != devices.HOST:
+            return False
+        if dtypes.constructed(data.dtype) != data.dtype:
+            return False
+        self._fed.append(data.copy())
         return True
 
     def _varies(self, op: Op, ref: Varying, value: Any, link: Link) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...apply import evaluate
 from ...ir import Op
-from ...tensor import Tensor, handling
+from ...tensor import Tensor, handling, replace_handlers, restore_handlers
 from ..entry import END, EXCLUDE, Literal
 from ..variant import Variant
 from .body import BodyStream
@@ -53,7 +53,11 @@ class StrictStream(BodyStream):
         self._number, self._looked, self._liberty = 0, False, 0
         if self._at is not self._stretches[0].root:
             self._begin(self.most_ops)
-        return super().run(body, args, kwargs)
+        replaced = replace_handlers()  # whose ops are not matched
+        try:
+            return super().run(body, args, kwargs)
+        finally:
+            restore_handlers(replaced)
 
     def _finish(self) -> None:
         self._must_not(self._place().differs_in_cut(END))
