@@ -8,25 +8,20 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
-import numpy as np
-
-from ... import device as devices
-from ... import dtypes, forking
-from ...apply import constant, evaluate
-from ...apply import record as tell_tapes
-from ...errors import AutoInterruptedError, ConversionError
+from ... import forking
+from ...apply import evaluate
+from ...errors import AutoInterruptedError
 from ...executor import Program
 from ...ir import Op
-from ...tensor import ACTIVE, Session, Tensor, place, run_in, wrap
-from ..entry import Literal
+from ...tensor import ACTIVE, Tensor, run_in, wrap
 from ..variant import Variant
 from .ending import Compile, Ending, Outcome, order, run_one_by_one
+from .following import Following
 from .growth import Growth
 from .lengths import Forms
 from .link import Link
 from .links import Ends, ending_at
 from .now import WANTED, Now
-from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .period import period_of
 from .results import Late, Rebound, hand_over, undo, updates, without_fed
 from .seed import seed, take_programs
@@ -47,15 +42,11 @@ class Counts:
     programs: int = 0
 
 
-_reference = weakref.ref
-
-
-class Stream(Session[Tensor]):
+class Stream(Following):
     """A session that only notes ops, until a value is wanted.
 
-    It follows the tree of the sequences that it has seen, from link to link. Where an op is the one that came
-    next the last time, it is known already: nothing is inferred or hashed. Any other op adds a link. The
-    thread that made it uses it; others may ask for values.
+    An op that is not the one which came next before adds a link to the tree. The thread that made a stream
+    uses it; others may ask for values.
 
     Parameters
     ----------
@@ -64,14 +55,13 @@ class Stream(Session[Tensor]):
     compile : callable
     """
 
-    _as_it_is_now = staticmethod(as_it_is_now)
-    _gives = False  # has each result its value at once?
     _compiles = True  # is what came often enough compiled now?
 
     #: Ops, and bytes of what they read from outside, that wait at most.
     most_ops, most_bytes = 4096, 1 << 28
 
     def __init__(self, after: int, compile: Compile) -> None:
+        super().__init__()
         self.counts = Counts()
         self._after, self._compile = after, compile
         self._thread = get_ident()
@@ -82,12 +72,8 @@ class Stream(Session[Tensor]):
         self._failure: Exception | None = None
         self._now: Now | None = None
         self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it
-        self._raw: tuple[Op, tuple[Any, ...]] | None = None
         self._busy = False  # is an op being noted?
-        self._limit, self._at, self._root = 0, Link(), Link()
-        self._fed: list[Any] = []
-        self._tensors: list[weakref.ref[Tensor]] = []
-        self._rebound: list[Rebound] = []
+        self._limit = 0
         self._begin(self.most_ops)
 
     def _begin(self, limit: int, root: Link | None = None) -> None:
@@ -114,68 +100,6 @@ class Stream(Session[Tensor]):
         return list(self._roots.values())
 
     # the Session protocol
-
-    def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        """The result, when `op` is what came next the last time."""
-        link = self._at.next
-        if link.op is not op or link.arity != len(args) or link.params != params:
-            self._raw = op, args
-            return None
-        tracked = False
-        fed = self._fed
-        for a, ref in zip(args, link.args):
-            if isinstance(a, Tensor):
-                if a._tape:
-                    tracked = True
-                if a._session is self:
-                    if a._index == ref:
-                        continue
-                elif ref.__class__ is int and ref < 0:
-                    if -1 - ref < len(fed):
-                        if fed[-1 - ref] is a._data:
-                            continue
-                    elif self._feeds(link, ref, a):
-                        continue
-            elif ref.__class__ is Literal:
-                if ref.raw.__class__ is a.__class__ and ref.raw == a:
-                    continue
-            elif self._feeds_data(op, ref, a, link):
-                continue
-            break
-        else:
-            if tracked or self._gives:
-                return self._taped_result(link, args) if tracked else self._result(link)
-            out = place(self, link.index, link.spec)  # as `_result`, without a call more
-            reference = _reference(out)
-            if self._at is not link.parent:
-                return None
-            self._tensors.append(reference)
-            self._at = link
-            return out
-        del fed[self._at.fed :]
-        self._raw = op, args
-        return None
-
-    def _taped_result(self, link: Link, args: tuple[Any, ...]) -> Tensor | None:
-        """The result of `link`, of which gradient tapes are told; None when they want the body instead."""
-        op = link.op
-        assert op is not None and link.spec is not None and link.params is not None
-        if not op.differentiable:
-            return self._result(link)
-        if op.under_tape is not None:
-            del self._fed[self._at.fed :]
-            return None
-        inputs = [
-            a if isinstance(a, Tensor) else constant(self._array_of(ref), link.spec.device)
-            for a, ref in zip(args, link.args)
-        ]
-        out = self._result(link)
-        if out is not None:
-            tell_tapes(op, inputs, out, link.params)
-        return out
-
-    def _array_of(self, ref: Ref) -> Any:
-        return ref.array if isinstance(ref, Literal) else self._fed[ref.number]  # type: ignore[union-attr]
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         raw, self._raw = self._raw, None
@@ -252,87 +176,6 @@ class Stream(Session[Tensor]):
                 self._rebound.append((reference, before, self._at.index))
             else:
                 value._array()
-
-    # following the tree
-
-    def _result(self, link: Link) -> Tensor | None:
-        """A Tensor for `link`, which is next; None if a finalizer that just ran wanted values here."""
-        out = place(self, link.index, link.spec)  # type: ignore[arg-type]
-        reference = weakref.ref(out)
-        if self._at is not link.parent:
-            return None
-        self._tensors.append(reference)
-        self._at = link
-        return out
-
-    def _feeds(self, link: Link, ref: int, tensor: Tensor) -> bool:
-        """Take `tensor` as an external input that `link` is the first to read, if it looks as then."""
-        array = tensor._data
-        if tensor._session is not None:
-            return False
-        spec = link.feeds[-1 - ref - link.fed].spec  # counted from the end
-        if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
-            return False
-        self._fed.append(self._as_it_is_now(array))
-        return True
-
-    def _feeds_data(self, op: Op, ref: Ref, data: Any, link: Link) -> bool:
-        """Take a number that varies, or an array of NumPy's as it is now, as an external input of `link`."""
-        if ref.__class__ is Varying:
-            return self._varies(op, ref, data, link)
-        if ref.__class__ is not int or data.__class__ is not np.ndarray:
-            return False
-        if ref >= 0 or -1 - ref < len(self._fed):
-            return False
-        spec = link.feeds[-1 - ref - link.fed].spec
-        if data.shape != spec.shape or data.dtype != spec.dtype or spec.device != devices.HOST:
-            return False
-        if dtypes.constructed(data.dtype) != data.dtype:
-            return False
-        self._fed.append(data.copy())
-        return True
-
-    def _varies(self, op: Op, ref: Varying, value: Any, link: Link) -> bool:
-        """Take the Python number `value` as an external input."""
-        if value.__class__ is not ref.kind:
-            return False
-        try:
-            self._fed.append(array_of_number(value, ref.dtype))
-        except OverflowError as error:
-            raise ConversionError(f"{op.name}: {value} does not fit in {ref.dtype}") from error
-        return True
-
-    def _known(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Link | None:
-        """The link for this op on exact inputs, if it came here before."""
-        at = self._at
-        link: Link
-        for link in (at.next, *at.children):
-            if link.is_alike(op, params, len(inputs)):
-                for tensor, ref in zip(inputs, link.args):
-                    if not self._is(tensor, ref, link):
-                        break
-                else:
-                    at.next = link
-                    return link
-                del self._fed[at.fed :]
-        return None
-
-    def _is(self, tensor: Tensor, ref: Ref, link: Link) -> bool:
-        """Is `tensor` the operand `ref` of `link`? It is fed if it is."""
-        if tensor._session is self:
-            return tensor._index == ref
-        if isinstance(ref, Literal):
-            return is_number(tensor) and same_bits(ref.array, tensor._data)
-        if isinstance(ref, Varying):
-            if not is_number(tensor) or tensor._data.dtype != ref.dtype:
-                return False
-            self._fed.append(tensor._data)
-            return True
-        if ref >= 0:
-            return False
-        if -1 - ref < len(self._fed):
-            return self._fed[-1 - ref] is tensor._data
-        return self._feeds(link, ref, tensor)
 
     def _run_at_once(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
         """The result as in eager code: this op comes with other parameters each time."""
