@@ -69,7 +69,7 @@ class Place:
     @property
     def is_at_end(self) -> bool:
         """Has it come to where the stretch ends?"""
-        return self.done == len(self.stretch.steps)
+        return self.done >= len(self.stretch.steps)
 
     @property
     def step(self) -> int:
