@@ -17,7 +17,17 @@ Values of Tensors are not watched here: the recording session sees when one is r
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
+from ...tensor import Outside
 from .impurity import Impurity
 from .observer import Observer, unwatched, writes_of
+
+# For a time there are two observers: this one, and that of `watch`, which walks names, for MGB_OBSERVER=names.
+if not TYPE_CHECKING and os.environ.get("MGB_OBSERVER") == "names":
+    from ..watch import Observer, unwatched, writes_of
+
+Outside.unwatched = staticmethod(unwatched)  # type: ignore[arg-type]
 
 __all__ = ["Impurity", "Observer", "unwatched", "writes_of"]

@@ -11,7 +11,7 @@ from typing import Any
 from ...holding import SETTINGS
 from ...scalars import FOLLOWED, plain
 from ...sizes import settled, tuple_like
-from ...tensor import Outside, Tensor
+from ...tensor import Tensor
 from ..arguments import TEXTS, names_of, texts_within
 from ..guard import Guard, is_plain
 from ..source import Argument, Attribute, Held, Object, Result, Source
@@ -46,6 +46,9 @@ class Observer(Watch):
     impurities : list of Impurity
         Why the body cannot be skipped whatever holds; empty: it can.
     """
+
+    #: Are lengths of axes followed?
+    follows_lengths = True
 
     def __init__(
         self,
@@ -257,9 +260,6 @@ def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Giv
         return function(*args, **kwargs) if watch is None else watch.net.without(function, *args, **kwargs)
     finally:
         WATCHING.watch = watch
-
-
-Outside.unwatched = staticmethod(unwatched)  # type: ignore[arg-type]
 
 
 def writes_of(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> tuple[

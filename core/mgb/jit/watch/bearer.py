@@ -1,0 +1,150 @@
+"""What has attributes: those of them that code can name are places."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Collection
+from types import FunctionType, MemberDescriptorType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ...tensor import Tensor
+from ..environment import known
+from ..environment.known import MISSING
+from ..source import Attribute, Call, Held, Item, Source
+from . import pure
+
+if TYPE_CHECKING:
+    from .walk import Walk
+
+#: Attributes in C of classes that are read though they stand in no class.
+_OF_CLASSES = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
+_OF_FUNCTIONS = frozenset({"__doc__", "__name__", "__qualname__", "__annotations__", "__wrapped__"})
+_MADE_BY_CLASSES = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__"})
+#: What mgb keeps in a holder.
+_KEPT = "_kept_calls"
+
+
+class Bearer:
+    """Something that has attributes, and where it stands."""
+
+    def __init__(self, walk: Walk, source: Source, thing: Any) -> None:
+        self._walk, self._source, self._thing = walk, source, thing
+        self._done: set[str] = set()
+        self._absent: set[str] = set()
+        self._read = _readers(thing)
+
+    def read(self, names: Collection[str], is_wild: bool) -> None:
+        """These attributes can be named, or with `is_wild` all that there are."""
+        new = names if not is_wild else {*self._walk.names, *_every(self._thing)}
+        for name in set(new) - self._done:
+            self._done.add(name)
+            self._read(self, name)
+
+    def ends(self) -> None:
+        """No attribute may come that was asked for and is not there."""
+        if self._absent:
+            self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", frozenset(self._absent))
+
+    def place(self, name: str, value: Any) -> None:
+        """An attribute is there."""
+        self._walk.place(Attribute(self._source, name), value)
+
+    def of_module(self, name: str) -> None:
+        """A variable of a module."""
+        space = vars(self._thing)
+        if name in space:
+            self.place(name, space[name])
+        elif not pure.is_library(self._thing.__name__):
+            self._absent.add(name)
+            if "__getattr__" in space:
+                self.place("__getattr__", space["__getattr__"])
+
+    def of_class(self, name: str) -> None:
+        """What a class of a user's has, but for methods, which are known with the class."""
+        kind, walk = self._thing, self._walk
+        if name in _OF_CLASSES:
+            return self.place(name, getattr(kind, name))
+        if name in ("__subclasses__", "mro"):
+            listed = tuple(map(Held, getattr(kind, name)()))
+            return walk.guard(Call(Attribute(self._source, name)), "items", listed)
+        raw, owner = known.lookup(kind, name)
+        if isinstance(kind, enum.EnumMeta) and name in kind._member_map_:
+            return walk.place(Item(Attribute(self._source, "_member_map_"), name), kind._member_map_[name])
+        if raw is MISSING:
+            self._absent.add(name)
+        elif not hasattr(type(raw), "__get__") and name not in _MADE_BY_CLASSES:
+            if owner is not None and known.lookup(type(kind), name)[0] is MISSING:
+                self.place(name, raw)
+            elif owner is not None:
+                walk.place(Item(Attribute(self._source, "__dict__"), name), vars(owner)[name])
+            if name == "__match_args__" and isinstance(raw, tuple):
+                walk.add_names([part for part in raw if isinstance(part, str)])
+        return None
+
+    def of_thread(self, name: str) -> None:
+        """What a `threading.local` has in this thread."""
+        value = getattr(self._thing, name, MISSING)
+        if value is MISSING:
+            self._walk.guard(self._source, "lacks", name)
+        else:
+            self.place(name, value)
+
+    def of_tensor(self, name: str) -> None:
+        """What a Tensor has been given."""
+        if name in ("name", "format"):
+            self.place(name, getattr(self._thing, name))
+        else:
+            self._own(name, known.namespace(self._thing))
+
+    def of_function(self, name: str) -> None:
+        """What a function has been given."""
+        if name in _OF_FUNCTIONS and hasattr(self._thing, name):
+            self.place(name, getattr(self._thing, name))
+        else:
+            self._own(name, known.namespace(self._thing))
+
+    def of_instance(self, name: str) -> None:
+        """What stands in the object itself; what its class has is known with that."""
+        is_hidden = name == _KEPT or (name.startswith("_") and _is_mgbs_holder(self._thing))
+        if not is_hidden:
+            self._own(name, known.attributes_of(self._thing))
+
+    def _own(self, name: str, own: dict[str, Any]) -> None:
+        if name in own:
+            self.place(name, own[name])
+        elif isinstance(known.lookup(type(self._thing), name)[0], MemberDescriptorType):
+            self._walk.guard(self._source, "lacks", name)
+        elif hasattr(self._thing, "__dict__"):
+            self._absent.add(name)
+
+
+def _is_mgbs_holder(thing: Any) -> bool:
+    return known.is_trusted_holder(thing) and known.top_of(type(thing)) == "mgb"
+
+
+def _readers(thing: Any) -> Any:
+    if isinstance(thing, ModuleType):
+        return Bearer.of_module
+    if isinstance(thing, type):
+        return Bearer.of_class
+    if isinstance(thing, threading.local):
+        return Bearer.of_thread
+    if isinstance(thing, Tensor):
+        return Bearer.of_tensor
+    return Bearer.of_function if isinstance(thing, FunctionType) else Bearer.of_instance
+
+
+def _every(thing: Any) -> Collection[str]:
+    """All attributes of a thing that a user may have made."""
+    if isinstance(thing, ModuleType):
+        return ()
+    if isinstance(thing, type):
+        return [
+            name
+            for base in thing.__mro__
+            if known.is_heap(base) and not pure.is_library(base.__module__)
+            for name in vars(base)
+            if not name.startswith("__") or name == "__annotations__"
+        ]
+    return [*(known.namespace(thing) if isinstance(thing, Tensor) else known.attributes_of(thing))]

@@ -1,0 +1,43 @@
+"""Classes of users: which methods and descriptors they have, and what these lead to."""
+
+from __future__ import annotations
+
+import abc
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..environment import known
+from ..environment.armed import METHODS
+from ..environment.attributes import methods_of
+from ..source import Attribute, Call, Held, Item, Object, Result, Source
+from . import pure
+
+if TYPE_CHECKING:
+    from .walk import Walk
+
+_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def facts(walk: Walk, source: Source, kind: type) -> None:
+    """What `kind`, at `source`, consists of has to stay; each class that it derives from is a place, too."""
+    methods = tuple(part if isinstance(part, str) else Held(part) for part in methods_of(kind))
+    walk.guard(Result(methods_of, source), "items", methods)
+    walk.guard(Attribute(source, "__mro__"), "items", tuple(map(Held, kind.__mro__)))
+    for base in kind.__mro__:
+        if known.is_heap(base) and not pure.is_library(base.__module__):
+            if base is not kind:
+                walk.place(Object(Held(base)), base)
+            for name, raw in list(vars(base).items()):
+                _raw(walk, base, name, raw)
+    if type(kind) is not type:
+        walk.place(Object(Held(type(kind))), type(kind))
+    if isinstance(kind, abc.ABCMeta):
+        walk.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+
+
+def _raw(walk: Walk, base: type, name: str, raw: Any) -> None:
+    """A method or a descriptor, which Python calls for operators, attributes and more."""
+    if isinstance(raw, METHODS):  # which the list of methods tells
+        walk.place(Object(Held(raw)), raw)
+    elif hasattr(type(raw), "__get__") and not isinstance(raw, _SLOTS):
+        walk.place(Item(Attribute(Object(Held(base)), "__dict__"), name), raw)

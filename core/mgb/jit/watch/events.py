@@ -1,0 +1,147 @@
+"""Which code starts in this thread, and which functions in C it calls, while somebody listens."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from ... import forking
+
+Given = ParamSpec("Given")
+Value = TypeVar("Value")
+_lock = forking.lock()
+_TOOL = "mgb"
+_TOOLS = (4, 3, 5)  # the numbers that are nobody's
+_listening: set[int] = set()
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def starts(self, frame: FrameType) -> None:
+        """A function in Python starts, or a generator goes on."""
+
+    def calls(self, function: Any, frame: FrameType) -> None:
+        """`frame` calls a function in C."""
+
+
+class _Here(threading.local):
+    events: Events | None = None
+
+
+_here = _Here()
+
+
+class Events:
+    """Tells a listener of what this thread does, from `begin` to `end`."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener: Listener | None = listener
+        self._busy = False
+        self._callback = self._profiled  # which CPython calls without a reference of its own
+
+    def begin(self) -> str | None:
+        """Begin; a text says why it cannot be."""
+        monitoring = getattr(sys, "monitoring", None)
+        if monitoring is not None:
+            with _lock:
+                trouble = _begin_monitoring(monitoring, id(self))
+            _here.events = self if trouble is None else None
+            return trouble
+        if sys.getprofile() is not None:
+            return "a profiler is active"
+        sys.setprofile(self._callback)
+        return None
+
+    def end(self) -> None:
+        """Tell nobody any more."""
+        monitoring = getattr(sys, "monitoring", None)
+        if monitoring is not None:
+            if _here.events is self:
+                _here.events = None
+                with _lock:
+                    _end_monitoring(monitoring, id(self))
+        elif sys.getprofile() == self._callback:
+            sys.setprofile(None)
+
+    def forget(self) -> None:
+        """Hold nothing; asked where it has ended."""
+        self._listener = None
+
+    def without(self, function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
+        """What `function` gives; nothing of it is told."""
+        busy, self._busy = self._busy, True
+        paused = not hasattr(sys, "monitoring") and sys.getprofile() == self._callback
+        if paused:
+            sys.setprofile(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._busy = busy
+            if paused and sys.getprofile() is None:
+                sys.setprofile(self._callback)
+
+    def _profiled(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            self.tell_start(frame)
+        elif event == "c_call":
+            self.tell_call(arg, frame)
+
+    def tell_start(self, frame: FrameType) -> None:
+        """A function starts."""
+        if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
+            self.without(self._listener.starts, frame)
+
+    def tell_call(self, function: Any, frame: FrameType) -> None:
+        """A function in C is called."""
+        if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
+            self.without(self._listener.calls, function, frame)
+
+
+def _started(code: CodeType, offset: int) -> None:
+    del code, offset
+    if _here.events is not None:
+        _here.events.tell_start(sys._getframe(1))
+
+
+def _called(code: CodeType, offset: int, function: Any, first: Any) -> None:
+    del code, offset
+    if _here.events is not None:
+        _here.events.tell_call(_bound(function, first), sys._getframe(1))
+
+
+def _bound(function: Any, first: Any) -> Any:
+    """A method in C with what it is called of, as a profiler is told of it."""
+    missing: Any = sys.monitoring.MISSING  # type: ignore[attr-defined]
+    owner = getattr(function, "__objclass__", None)
+    if owner is not None and first is not missing and isinstance(first, owner):
+        return function.__get__(first)
+    return function
+
+
+def _begin_monitoring(monitoring: Any, who: int) -> str | None:
+    """Have one tool for all that listen; a text says why there is none."""
+    _listening.add(who)
+    tools = [number for number in _TOOLS if monitoring.get_tool(number) in (_TOOL, None)]
+    if not tools:
+        return "all tools of sys.monitoring are taken"
+    if not any(monitoring.get_tool(number) == _TOOL for number in tools):
+        events = monitoring.events
+        monitoring.use_tool_id(tools[0], _TOOL)
+        monitoring.register_callback(tools[0], events.PY_START, _started)
+        monitoring.register_callback(tools[0], events.CALL, _called)
+        monitoring.set_events(tools[0], events.PY_START | events.CALL)
+    return None
+
+
+def _end_monitoring(monitoring: Any, who: int) -> None:
+    _listening.discard(who)
+    for number in _TOOLS if not _listening else ():
+        if monitoring.get_tool(number) == _TOOL:
+            monitoring.set_events(number, 0)
+            for event in (monitoring.events.PY_START, monitoring.events.CALL):
+                monitoring.register_callback(number, event, None)
+            monitoring.free_tool_id(number)

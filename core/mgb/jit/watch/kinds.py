@@ -1,0 +1,350 @@
+"""What each kind of object leads to, and the guards that say that it is as it was."""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import enum
+import functools
+import logging
+import operator
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...holding import Holder
+from ...holding import attributes_of as attributes_of_holder
+from ...tensor import Tensor
+from ..environment import known
+from ..guard import LARGEST_ARRAY, Contents, is_plain
+from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source
+from . import classes, pure
+
+if TYPE_CHECKING:
+    from .walk import Walk
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+#: Stays what it was made, and so is known as the object that it is.
+_CONSTANT: tuple[type, ...] = (np.ufunc, np.dtype, *known.UNCHANGING, *_LOCKS)
+
+
+def stays_itself(value: Any) -> bool:
+    """Is it known by its identity wherever it stands?"""
+    kind = (Tensor, type, FunctionType, ModuleType, enum.Enum, np.ufunc, types.BuiltinFunctionType)
+    return isinstance(value, kind)
+
+
+def look(walk: Walk, source: Source, value: Any) -> None:
+    """`value` stands at `source`, and has not been looked at yet."""
+    for kind, rule in _RULES:
+        if isinstance(value, kind):
+            rule(walk, source, value)
+            return
+    if value is known.MISSING or type(value) is object or isinstance(value, _CONSTANT):
+        walk.is_(source, value)
+    elif type(value).__module__.startswith("numpy") and type(value).__name__ == "_ArrayFunctionDispatcher":
+        walk.is_(source, value)
+    elif known.is_heap(type(value)):
+        _instance(walk, source, value)
+    else:
+        _opaque(walk, source, value)
+
+
+def _opaque(walk: Walk, source: Source, value: Any) -> None:
+    kind = type(value)
+    walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, which hides what it is")
+
+
+# Tensors and arrays
+
+
+def _tensor(walk: Walk, source: Source, value: Tensor) -> None:
+    kind = type(value)
+    if isinstance(source, Argument):
+        walk.bear(source, value)
+    else:
+        walk.is_(source, value)
+        walk.bear(Object(Held(value)), value)
+    if known.top_of(kind) != "mgb":
+        walk.place(Object(Held(kind)), kind)
+
+
+def _array(walk: Walk, source: Source, value: np.ndarray[Any, Any]) -> None:
+    if type(value) is not np.ndarray or value.dtype.hasobject:
+        return walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
+    if value.nbytes > LARGEST_ARRAY:
+        return walk.tell(f"can reach {source}, an array of {value.nbytes} bytes")
+    walk.guard(source, "array", Contents.of(value))
+    walk.guard(Attribute(Attribute(source, "flags"), "num"), "same", value.flags.num)
+    if isinstance(source, Argument):
+        base = Attribute(source, "base")
+        if value.base is None:
+            walk.guard(base, "same", None)
+        else:
+            walk.is_(base, value.base)
+    return None
+
+
+# containers
+
+
+def _keys(parts: Any) -> tuple[Any, ...]:
+    return tuple(part if is_plain(part) else Held(part) for part in parts)
+
+
+def _mapping(walk: Walk, source: Source, value: Any) -> None:
+    if value is sys.modules:
+        return walk.tell("reads sys.modules")
+    walk.guard(source, "type", Held(type(value)))
+    walk.guard(Result(list, source), "items", _keys(value))
+    for key, part in list(value.items()):
+        if is_plain(key):
+            walk.place(Item(source, key), part)
+        else:
+            walk.place(Object(Held(key)), key)
+            walk.place(Item(source, Held(key)), part)
+    if isinstance(value, collections.defaultdict):
+        walk.place(Attribute(source, "default_factory"), value.default_factory)
+    return _of_users_class(walk, source, value)
+
+
+def _sequence(walk: Walk, source: Source, value: Any) -> None:
+    walk.guard(source, "type", Held(type(value)))
+    if len(value) > 4 and all(map(is_plain, value)):
+        walk.guard(source, "items", tuple(value))
+    else:
+        walk.guard(source, "length", len(value))
+        for number, part in enumerate(value):
+            walk.place(Item(source, number), part)
+    if isinstance(value, collections.deque):
+        walk.guard(Attribute(source, "maxlen"), "same", value.maxlen)
+    _of_users_class(walk, source, value)
+
+
+def _set(walk: Walk, source: Source, value: Any) -> None:
+    walk.guard(source, "type", Held(type(value)))
+    walk.guard(Result(list, source), "items", _keys(value))
+    for part in value:
+        if not is_plain(part):
+            walk.place(Object(Held(part)), part)
+    _of_users_class(walk, source, value)
+
+
+def _of_users_class(walk: Walk, source: Source, value: Any) -> None:
+    kind = type(value)
+    if known.is_heap(kind):
+        walk.place(Object(Held(kind)), kind)
+        walk.bear(source, value)
+    elif hasattr(value, "__dict__"):
+        walk.bear(source, value)
+
+
+def _namespace(walk: Walk, source: Source, value: types.SimpleNamespace) -> None:
+    walk.guard(source, "type", Held(type(value)))
+    _mapping(walk, Attribute(source, "__dict__"), vars(value))
+    walk.bear(source, value)
+
+
+# what holds one thing
+
+
+def _attributes(*names: str) -> Callable[[Walk, Source, Any], None]:
+    def look_at(walk: Walk, source: Source, value: Any) -> None:
+        walk.guard(source, "type", Held(type(value)))
+        for name in names:
+            walk.place(Attribute(source, name), getattr(value, name))
+
+    return look_at
+
+
+def _itself(*names: str) -> Callable[[Walk, Source, Any], None]:
+    """It is the object that it is, with these attributes."""
+
+    def look_at(walk: Walk, source: Source, value: Any) -> None:
+        walk.is_(source, value)
+        for name in names:
+            if getattr(value, name, None) is not None:
+                walk.place(Attribute(Object(Held(value)), name), getattr(value, name))
+
+    return look_at
+
+
+def _reference(walk: Walk, source: Source, value: weakref.ref[Any]) -> None:
+    walk.place(Call(source), value())
+
+
+def _context(walk: Walk, source: Source, value: contextvars.ContextVar[Any]) -> None:
+    walk.is_(source, value)
+    walk.place(Call.given(Attribute(source, "get"), (known.MISSING,)), value.get(known.MISSING))
+
+
+def _local(walk: Walk, source: Source, value: threading.local) -> None:
+    walk.is_(source, value)
+    _of_users_class(walk, source, value)
+
+
+def _getter(walk: Walk, source: Source, value: Any) -> None:
+    walk.is_(source, value)
+    walk.add_names(pure.names_in(value))
+
+
+def _kept(walk: Walk, source: Source, value: Any) -> None:
+    """A function made by `lru_cache`: as long as it keeps what it kept, it gives what it gave."""
+    walk.is_(source, value)
+    here = Object(Held(value))
+    walk.place(Attribute(here, "__wrapped__"), value.__wrapped__)
+    walk.guard(Result(misses_of, here), "same", misses_of(value))
+
+
+def misses_of(cached: Any) -> tuple[int, int]:
+    """How often an `lru_cache` had no result, and how many it has."""
+    info = cached.cache_info()
+    return info.misses, info.currsize
+
+
+# functions, classes, modules
+
+
+def _module(walk: Walk, source: Source, value: ModuleType) -> None:
+    walk.is_(source, value)
+    walk.bear(Object(Held(value)), value)
+
+
+def _function(walk: Walk, source: Source, value: FunctionType) -> None:
+    if not isinstance(source, Argument):
+        walk.is_(source, value)
+        source = Object(Held(value))
+    walk.function(source, value)
+    if not pure.is_librarys(value.__code__):
+        walk.bear(source, value)
+
+
+def _builtin(walk: Walk, source: Source, value: types.BuiltinFunctionType) -> None:
+    owner = value.__self__
+    if owner is None or isinstance(owner, ModuleType):
+        walk.is_(source, value)
+    elif ".random" in (value.__module__ or "") or isinstance(owner, known.SEEDED):
+        walk.tell(f"can reach NumPy's {value.__name__}, which reads or writes elsewhere")
+    else:
+        walk.guard(Attribute(source, "__name__"), "same", value.__name__)
+        walk.place(Attribute(source, "__self__"), owner)
+
+
+def _class(walk: Walk, source: Source, value: type) -> None:
+    walk.is_(source, value)
+    here = Object(Held(value))
+    if known.is_heap(value) and not pure.is_library(value.__module__):
+        classes.facts(walk, here, value)
+        walk.bear(here, value)
+    elif value in (operator.attrgetter, operator.methodcaller):
+        walk.goes_wild()
+    elif issubclass(value, known.SEEDED) or not _is_harmless(value):
+        walk.tell(f"can reach the class {value.__module__}.{value.__qualname__}, which may do anything")
+
+
+def _is_harmless(kind: type) -> bool:
+    """Does a call of the class but make an object?"""
+    if kind in known.PURE_WHEN_CALLED or known.is_heap(kind) or kind in known.UNCHANGING:
+        return True
+    return known.top_of(kind) in ("mgb", "numpy", "builtins", "types", "collections", "typing", "abc")
+
+
+# objects
+
+
+def _enumerated(walk: Walk, source: Source, value: enum.Enum) -> None:
+    walk.is_(source, value)
+    here = Object(Held(value))
+    walk.place(Object(Held(type(value))), type(value))
+    walk.place(Attribute(here, "_value_"), value._value_)
+    walk.bear(here, value)
+
+
+def _instance(walk: Walk, source: Source, value: Any) -> None:
+    """An object of a class that is written in Python."""
+    kind = type(value)
+    top = known.top_of(kind)
+    if isinstance(value, Holder) and known.is_trusted_holder(value):
+        return _holder(walk, source, value)
+    if top == "mgb":
+        walk.is_(source, value)
+        return walk.bear(source, value)
+    if issubclass(kind, logging.Logger):
+        walk.is_(source, value)
+        return walk.bear(Object(Held(value)), value)
+    walk.guard(source, "type", Held(kind))
+    if known.reads_elsewhere(kind):
+        return _opaque(walk, source, value)
+    base = next(base for base in kind.__mro__ if not known.is_heap(base))
+    if not issubclass(base, (BaseException, *known.UNCHANGING)) and base is not object:
+        return _opaque(walk, source, value)
+    if pure.is_library(kind.__module__) and known.is_pure_library(kind):
+        for name, part in known.attributes_of(value).items():
+            walk.place(Attribute(source, name), part)
+    if issubclass(base, (int, float, str, bytes, complex)):
+        walk.guard(Result(native_of, source), "same", native_of(value))
+    walk.place(Object(Held(kind)), kind)
+    return walk.bear(source, value)
+
+
+def native_of(value: Any) -> Any:
+    """The number or text that an object of a derived class is."""
+    for kind in (int, float, complex, str, bytes):
+        if isinstance(value, kind):
+            return kind.__str__(value) if kind is str else kind.__repr__(value)
+    return None
+
+
+def _holder(walk: Walk, source: Source, value: Any) -> None:
+    """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
+    kind = type(value)
+    if isinstance(source, Argument):
+        walk.guard(source, "type", Held(kind))
+    else:
+        walk.is_(source, value)
+        source = Object(Held(value))
+    if isinstance(value, _modules()):
+        for name in attributes_of_holder(value):
+            walk.place(Attribute(source, name), vars(value)[name])
+    if known.top_of(kind) != "mgb":
+        walk.place(Object(Held(kind)), kind)
+    walk.bear(source, value)
+
+
+@functools.cache
+def _modules() -> type:
+    from ...module import Module
+
+    return Module
+
+
+_RULES: tuple[tuple[Any, Callable[[Walk, Source, Any], None]], ...] = (
+    (Tensor, _tensor),
+    (np.ndarray, _array),
+    (type, _class),
+    (FunctionType, _function),
+    (ModuleType, _module),
+    (enum.Enum, _enumerated),
+    ((dict, types.MappingProxyType), _mapping),
+    ((list, tuple, collections.deque), _sequence),
+    ((set, frozenset, bytearray), _set),
+    (types.SimpleNamespace, _namespace),
+    (types.MethodType, _attributes("__self__", "__func__")),
+    (functools.partial, _attributes("func", "args", "keywords")),
+    ((staticmethod, classmethod), _itself("__func__")),
+    (property, _itself("fget", "fset", "fdel")),
+    (functools.cached_property, _itself("func")),
+    (weakref.ref, _reference),
+    (contextvars.ContextVar, _context),
+    (threading.local, _local),
+    ((operator.attrgetter, operator.methodcaller), _getter),
+    (functools._lru_cache_wrapper, _kept),
+    (types.BuiltinFunctionType, _builtin),
+    (operator.itemgetter, _itself()),
+)

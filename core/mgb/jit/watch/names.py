@@ -1,0 +1,166 @@
+"""What a piece of code can name: its variables, the attributes of anything, what it imports and writes.
+
+Code reaches what is outside by names alone: those of global variables and modules, of the variables of functions
+around it, and of attributes. All of them stand in its code object, but for names that it computes.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+
+_GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_NAME", "DELETE_NAME"})
+_GLOBALS_WRITTEN = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+_ATTRIBUTES_WRITTEN = frozenset({"STORE_ATTR", "DELETE_ATTR"})
+_VARIABLES_WRITTEN = frozenset({"STORE_DEREF", "DELETE_DEREF"})
+_ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
+#: What takes the arguments of a call from the stack.
+_CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
+#: Builtin functions that take an attribute by a name, which may stand in the code.
+_BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
+#: Attributes that are all attributes of a thing.
+_EVERY = _BY_NAME | frozenset(
+    "__dict__ __getstate__ __reduce_ex__ __reduce__ __getattribute__ __getattr__ __setattr__ __delattr__".split()
+)
+#: Attributes that lead to variables which no name tells.
+DENIED = frozenset(
+    "__globals__ __closure__ cell_contents gi_frame cr_frame ag_frame f_back f_globals f_locals f_builtins "
+    "tb_frame".split()
+)
+#: Texts longer than this are no names.
+_LONGEST = 80
+#: The deepest call of `getattr` whose arguments are followed, in instructions.
+_FARTHEST = 12
+
+
+@dataclass(slots=True)
+class Names:
+    """Of one code object, and of those of functions that it makes.
+
+    Attributes
+    ----------
+    chains : set of tuple of str
+        Global variables and builtins, each with the attributes that follow at once.
+    attributes : set of str
+        Attributes, and texts that may be names of such.
+    stored : dict
+        Of attributes and variables that it writes, the line where.
+    loaded : set of str
+        The attributes and global variables that it reads.
+    imports : set of (str, int)
+        Modules, and how far up in its package each is looked for.
+    elements : int or None
+        The line where it first writes an element of something.
+    is_wild : bool
+        May it read or write an attribute whose name it computes?
+    """
+
+    chains: set[tuple[str, ...]] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    stored: dict[str, int] = field(default_factory=dict)
+    loaded: set[str] = field(default_factory=set)
+    imports: set[tuple[str, int]] = field(default_factory=set)
+    elements: int | None = None
+    is_wild: bool = False
+
+    @property
+    def denied(self) -> set[str]:
+        """Those of its attributes that lead where no walk can follow."""
+        return self.loaded & DENIED
+
+    def _add(self, code: CodeType) -> None:
+        found = list(dis.get_instructions(code))
+        line = code.co_firstlineno
+        for place, step in enumerate(found):
+            line = (step.positions.lineno if step.positions is not None else None) or line
+            self._step(step, line, found, place)
+        for constant in code.co_consts:
+            self._constant(constant)
+
+    def _step(self, step: dis.Instruction, line: int, found: Sequence[dis.Instruction], place: int) -> None:
+        kind, name = step.opname, step.argval
+        if kind in _GLOBALS or kind in _GLOBALS_WRITTEN:
+            if kind in _GLOBALS_WRITTEN:
+                self.stored.setdefault(name, line)
+            else:
+                self.loaded.add(name)
+            if name in _BY_NAME and not _is_by_constant(found, place):
+                self.is_wild = True
+            self.chains.add((name, *_attributes_after(found, place)))
+        elif kind in _ATTRIBUTES:
+            self.attributes.add(name)
+            self.loaded.add(name)
+            self.is_wild = self.is_wild or name in _EVERY
+        elif kind in _ATTRIBUTES_WRITTEN:
+            self.attributes.add(name)
+            self.stored.setdefault(name, line)
+        elif kind in _VARIABLES_WRITTEN:
+            self.stored.setdefault(name, line)
+        elif kind in _ELEMENTS_WRITTEN:
+            self.elements = self.elements or line
+        elif kind == "IMPORT_NAME":
+            level = found[place - 2].argval if place > 1 else 0
+            self.imports.add((name, level if type(level) is int else 0))
+        elif kind == "MATCH_CLASS":
+            self.attributes.add("__match_args__")
+
+    def _constant(self, constant: object) -> None:
+        if type(constant) is str and len(constant) < _LONGEST:
+            words = [word for word in constant.split(".") if word.isidentifier()]
+            self.attributes.update(words)
+            self.loaded.update(words)
+        elif type(constant) in (tuple, frozenset):
+            for part in constant:  # type: ignore[attr-defined]
+                self._constant(part)
+
+
+def _attributes_after(found: Sequence[dis.Instruction], place: int) -> Iterator[str]:
+    """The names of the attributes that are read one after the other of what is loaded at `place`."""
+    for step in found[place + 1 :]:
+        if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            return
+        yield step.argval
+
+
+def _is_by_constant(found: Sequence[dis.Instruction], place: int) -> bool:
+    """Is what is loaded at `place` called at once, with a text of the program as its second argument?"""
+    depth, second = 0, False
+    for step in found[place + 1 : place + 1 + _FARTHEST]:
+        if step.opname == _CALL and step.arg == depth:
+            return second
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return False
+        before = depth
+        depth += dis.stack_effect(step.opcode, step.arg)
+        if depth < 1:
+            return False
+        if depth <= 2:
+            second = before == 1 and depth == 2 and step.opname == "LOAD_CONST" and type(step.argval) is str
+    return False
+
+
+_known: weakref.WeakKeyDictionary[CodeType, Names] = weakref.WeakKeyDictionary()
+
+
+def names_of(code: CodeType) -> Names:
+    """What `code` can name, and the functions that it makes."""
+    known = _known.get(code)
+    if known is None:
+        known = Names()
+        for part in codes_in(code):
+            known._add(part)
+        _known[code] = known
+    return known
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """It, and those of the functions and classes that it makes."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from codes_in(constant)

@@ -1,0 +1,459 @@
+"""One call that is watched from its beginning to its end, by the names in the code that runs."""
+
+from __future__ import annotations
+
+import abc
+import gc
+import logging
+import string
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any, ParamSpec, TypeVar
+
+from ...errors import ImpureBodyError
+from ...holding import SETTINGS
+from ...tensor import Tensor
+from ..arguments import TEXTS, names_of, texts_within
+from ..environment import known
+from ..environment.changing import Changing
+from ..environment.impurity import Impurity, line_of
+from ..environment.watch import handling_of_errors
+from ..guard import Guards, is_plain
+from ..source import Argument, Attribute, Call, Held, Object, Result, Source, Sources, found_at
+from ..tree import flatten, own_names, parts_of
+from . import pure, written
+from .events import Events
+from .walk import Walk
+
+Given = ParamSpec("Given")
+Value = TypeVar("Value")
+#: At most so many impurities are told apart.
+_MOST = 100
+#: Parts of Python's library that read all attributes of what they are given.
+_WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
+
+
+class _Watching(threading.local):
+    observer: Observer | None = None
+
+
+_watching = _Watching()
+
+
+class Observer:
+    """Watches one call.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments, which whoever skips the body looks at himself.
+    refuses : bool
+        Raise an error at the first impurity.
+    of_instance : bool
+        The function is a method, whose instance is given first and is no argument.
+    follows : frozenset of Source, optional
+        Where other Tensors may stand; numbers are not followed here.
+
+    Attributes
+    ----------
+    guards : Guards
+        What has to be as it was.
+    impurities : list of Impurity
+        Why the body cannot be skipped whatever holds; empty: it can.
+    effects : list of tuple
+        What is written outside though the body is skipped: where, is it appended there, and what.
+    """
+
+    #: Are lengths of axes followed?
+    follows_lengths = False
+
+    def __init__(
+        self,
+        leaves: Sequence[Any] = (),
+        refuses: bool = False,
+        of_instance: bool = False,
+        follows: frozenset[Source] = frozenset(),
+    ) -> None:
+        tensors = frozenset(s for s in follows if isinstance(found_at(s, leaves), Tensor))
+        self.walk = Walk(leaves, tensors, self._cannot)
+        self.leaves, self._refuses, self._of_instance = leaves, refuses, of_instance
+        self.impurities: list[Impurity] = []
+        self.effects: list[tuple[Source, bool, Any]] = []
+        self.has_effects = False
+        self.net = Events(self)
+        self._made: set[int] = set()
+        self._handled = sys.exception()
+        self._has_numbers = bool(follows)
+        #: By the ids of what a method in C was called of: where.
+        self.lines: dict[int, tuple[str, int]] = {}
+        self.line: tuple[str, int] = ("?", 0)
+
+    # what others ask
+
+    @property
+    def guards(self) -> Guards:
+        """What has to be as it was."""
+        return self.walk.guards
+
+    @property
+    def changing(self) -> Changing:
+        """Which Tensors outside are others from call to call."""
+        return self.walk.changing
+
+    @property
+    def makes(self) -> Callable[[Any], bool]:
+        """Did the body make this Tensor? Who records the ops knows."""
+        return self.walk.makes
+
+    @makes.setter
+    def makes(self, makes: Callable[[Any], bool]) -> None:
+        self.walk.makes = makes
+
+    def known(self, value: Any) -> Source | None:
+        """Where it was found."""
+        return self.walk.known(value)
+
+    def source_of(self, thing: Any) -> Source | None:
+        """The same."""
+        return self.walk.known(thing)
+
+    def is_made(self, value: Any) -> bool:
+        """Was it made during this call?"""
+        if self.walk.known(value) is not None:
+            return False
+        return id(value) in self._made or not (isinstance(value, type) or callable(value) or _is_held(value))
+
+    def meets(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, where another may stand at a later call."""
+        self.walk.meets(source, value)
+
+    def takes_array(self, array: Any) -> Source | None:
+        """Where an array is found outside that an op takes."""
+        return self.walk.known(array)
+
+    def enters(self, holder: Any) -> None:
+        """The library works with a holder."""
+        if _watching.observer is self and id(holder) not in self._made:
+            self.net.without(self._enters, holder)
+
+    def _enters(self, holder: Any) -> None:
+        if self.walk.known(holder) is None:
+            self.walk.place(Object(Held(holder)), holder)
+        self.walk.drain()
+
+    def arm(self, thing: Any) -> None:
+        """Nothing has to be told before it is called."""
+
+    def impure(
+        self,
+        reason: str,
+        frame: FrameType | None = None,
+        once: bool = False,
+        line: tuple[str, int] | None = None,
+        writes: bool = False,
+    ) -> None:
+        """The body cannot be skipped: for what is done at `line`, or by the user's innermost `frame`."""
+        impurity = Impurity(reason, *(line or line_of(frame or sys._getframe(1))), once, writes)
+        if self._refuses:
+            raise ImpureBodyError(
+                f"the body {reason} at {impurity.file}:{impurity.line}, so it would have to run at each "
+                "call: do that outside of it, or use @trace, which runs such a body"
+            )
+        if len(self.impurities) < _MOST and impurity not in self.impurities:
+            self.impurities.append(impurity)
+
+    def _cannot(self, reason: str) -> None:
+        """Told by the walk, which has begun with what runs now."""
+        line = line_of(sys._getframe(1))
+        self.impure(reason, line=self.line if line[0] == "?" else line)
+
+    def forget(self) -> None:
+        """Hold nothing of the call any more but what its guards hold."""
+        self.leaves = ()
+        self.walk.forget()
+        self.net.forget()
+        self.lines.clear()
+
+    def writes_so_far(self) -> list[Impurity]:
+        """What has changed something outside, with its line."""
+        return [*(i for i in self.impurities if i.writes), *written.impurities(self)]
+
+    # the call
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `function` and watch."""
+        outer = _watching.observer
+        if outer is not None:
+            outer.impure("is watched by two at once")
+        self.line = _beginning(function)
+        try:
+            self._roots(function, args, kwargs)
+            if trouble := self.net.begin():
+                self.impure(f"its calls cannot be watched: {trouble}")
+            _watching.observer = self
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                _watching.observer = outer
+                self.net.end()
+            self._end(result, args, kwargs)
+        finally:
+            _watching.observer = outer
+            self.net.end()  # an interrupt may have come before
+            self.walk.release()
+        return result
+
+    def _roots(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        walk = self.walk
+        self._arguments(args[self._of_instance :], kwargs)
+        if self._of_instance:
+            walk.place(Object(Held(args[0])), args[0])
+        walk.guard(Call(Object(Held(handling_of_errors))), "same", handling_of_errors())
+        for module, setting in SETTINGS:
+            of = Object(Held(module))
+            if callable(setting):
+                walk.place(Result(setting, of), setting(module))
+            else:
+                walk.place(Attribute(of, setting), vars(module)[setting])
+        walk.place(Object(Held(function)), function)
+        walk.drain()
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        leaves, arrangement = flatten((args, dict(kwargs)))
+        names = dict(zip(map(id, leaves), names_of(arrangement), strict=True))
+        walk = self.walk
+        waiting: list[Any] = [*args, *kwargs.values()]
+        while waiting:
+            inside = parts_of(part := waiting.pop())
+            if inside is not None and id(part) not in walk.given:
+                walk.given.add(id(part))
+                if known.is_heap(type(part)):
+                    walk.place(Object(Held(type(part))), type(part))
+                waiting += inside
+        texts = texts_within(leaves, arrangement)
+        for index, leaf in enumerate(self.leaves):
+            source = Argument(index, names.get(id(leaf), ""))
+            if not is_plain(leaf):
+                walk.argument(source, leaf)
+            elif type(leaf) in TEXTS or self._has_numbers or index in texts:
+                walk.guard(source, "same", leaf)
+
+    # what happens
+
+    def starts(self, frame: FrameType) -> None:
+        """A function in Python starts, or a generator goes on."""
+        code = frame.f_code
+        if code.co_name == "__init__" and code.co_varnames:
+            self._made.add(id(frame.f_locals.get(code.co_varnames[0])))
+        if self.walk.has_run(code) or code in _quiet:
+            return
+        if code is known.SHOWS_WARNING:
+            self._warns(frame)
+        elif pure.is_trusted(code):
+            self._library(frame, code)
+        elif not _is_import(frame) and not _is_called_by_trusted(frame, code) and not _is_collecting(code, frame):
+            if not self.walk.starts(code, frame.f_globals) and not pure.is_librarys(code):
+                self.impure(f"calls {code.co_qualname}, which nothing leads to", frame)
+
+    def _warns(self, frame: FrameType) -> None:
+        caller = frame.f_back
+        of_mgb = caller is not None and caller.f_globals.get("__name__", "").startswith("mgb.")
+        if not self._refuses and not of_mgb:
+            self.impure("gives a warning", caller, once=True)
+
+    def _library(self, frame: FrameType, code: CodeType) -> None:
+        """A function that is trusted starts."""
+        module, back = frame.f_globals.get("__name__") or "", frame.f_back
+        top = module.partition(".")[0]
+        first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+        words = (code.co_name, code.co_qualname.partition(".")[0])
+        troubles = [pure.trouble_of_library(module, word, first, lambda _: True) for word in words]
+        if not any(troubles) and top not in _WILD and top != "logging":
+            _quiet.add(code)
+        elif back is not None and not _is_within_trusted(back):
+            if top == "logging":
+                self._logs(frame, back)
+            if top in _WILD:
+                self.walk.goes_wild()
+            for word in words:
+                if why := pure.trouble_of_library(module, word, first, self._is_outside):
+                    self.impure(why, back, once="changes a" in why)
+
+    def _is_outside(self, thing: Any) -> bool:
+        return self.walk.known(thing) is not None
+
+    def _logs(self, frame: FrameType, back: FrameType) -> None:
+        """A message of a level that nobody wants does nothing, while that is so."""
+        name = frame.f_code.co_name
+        logger = frame.f_locals.get("self", logging.root)
+        if name == "getLogger":
+            return
+        if not isinstance(logger, logging.Logger):
+            return self.impure(f"calls logging.{name}", back)
+        asks = name in ("isEnabledFor", "getEffectiveLevel")
+        level = frame.f_locals.get("level", 0) if asks else getattr(logging, name.upper(), None)
+        if not isinstance(level, int) or (logger.isEnabledFor(level) and not asks):
+            return self.impure(f"calls logging.{name}", back)
+        asked = Attribute(Object(Held(logger)), "isEnabledFor")
+        return self.walk.guard(Call.given(asked, (level,)), "same", logger.isEnabledFor(level))
+
+    def calls(self, function: Any, frame: FrameType) -> None:
+        """`frame` calls a function in C."""
+        if not isinstance(function, known.IN_C):
+            return
+        if _is_within_trusted(frame) or _is_import(frame):
+            return
+        owner = getattr(function, "__self__", None)
+        if self.walk.known(owner) is not None and not isinstance(owner, type):
+            self.lines[id(owner)] = line_of(frame)
+        if pure.asks_any_name(function):
+            self.walk.goes_wild()
+        if isinstance(owner, str) and function.__name__ in ("format", "format_map"):
+            self.walk.add_names(_names_in_format(owner))
+        if function in (isinstance, issubclass):
+            self.walk.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+        elif function in (sys.exception, sys.exc_info) and sys.exception() is self._handled:
+            if self._handled is not None:
+                self.impure("asks for an exception that is handled outside", frame)
+            self.walk.guard(Call(Object(Held(sys.exception))), "same", None)
+        elif why := pure.trouble_of(function, self._is_outside):
+            self.impure(why, frame)
+
+    # the end
+
+    def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.walk.ends()
+        self._containers(args[self._of_instance :], kwargs)
+        self._tensors()
+        self._check_result(result)
+        for impurity in written.impurities(self):
+            self.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
+
+    def _containers(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Containers among the arguments hold what they held; what else they have nobody guards."""
+        leaves, _ = flatten((args, dict(kwargs)))
+        if len(leaves) != len(self.leaves) or any(a is not b for a, b in zip(leaves, self.leaves, strict=True)):
+            line = self.walk.stored.get("", self.line)
+            self.impure("writes an element of an argument", None, True, line, writes=True)
+        waiting: list[Any] = [*args, *kwargs.values()]
+        while waiting:
+            part = waiting.pop()
+            extra = own_names(part) if id(part) in self.walk.given else ()
+            if extra and (self.walk.is_wild or self.walk.names.intersection(extra)):
+                kind = type(part).__name__
+                self.impure(
+                    f"reads {extra[0]} of a {kind} among the arguments, which is none of its elements",
+                    line=self.line,
+                )
+            waiting += parts_of(part) or ()
+
+    def _tensors(self) -> None:
+        """An argument may be a Tensor that is also found outside, or a `grad`."""
+        tensors = [n for n, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
+        for number in tensors:
+            if id(self.leaves[number]) in self.walk.also:
+                self.walk.is_(Argument(number), self.leaves[number])
+        others = tuple(Argument(n) for n in tensors if id(self.leaves[n]) not in self.walk.also)
+        outside = frozenset(id(v) for _, v in self.walk.outside() if isinstance(v, Tensor))
+        if others and outside:
+            self.walk.guard(Sources(others), "other than", outside)
+
+    def _check_result(self, result: Any) -> None:
+        """What comes from outside is that very object in the result; a list would be another one."""
+        waiting, seen = [(result, False)], set[int]()
+        while waiting:
+            part, in_outside = waiting.pop()
+            inside = parts_of(part) if id(part) not in seen else None
+            seen.add(id(part))
+            if isinstance(part, Tensor) and self.makes(part) and (notes := written.notes_of(part)):
+                return self.impure(f"returns a Tensor that it gives the attribute {notes[0]}", line=self.line)
+            is_outside = in_outside or id(part) in self.walk.given or self.known(part) is not None
+            if inside is not None and not isinstance(part, tuple):
+                if is_outside:
+                    return self.impure(f"returns a {type(part).__name__} from outside", line=self.line)
+            elif inside is None and not is_plain(part) and not isinstance(part, Tensor):
+                if (source := self.known(part)) is not None:
+                    self.walk.is_(source, part)
+            waiting += [(each, is_outside) for each in inside or ()]
+        return None
+
+
+#: Codes of functions that are trusted and of which nothing is said.
+_quiet: weakref.WeakSet[CodeType] = weakref.WeakSet()
+
+
+def _beginning(function: Any) -> tuple[str, int]:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code is not None else ("?", 0)
+
+
+def _is_held(value: Any) -> bool:
+    """Is it a member of an enumeration, or a module?"""
+    return isinstance(value, (known.types.ModuleType,)) or hasattr(type(value), "__members__")
+
+
+def _names_in_format(text: str) -> list[str]:
+    """The attributes that a format asks for."""
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(text) if field]
+    except ValueError:
+        return []
+    return [word for field in fields for word in field.replace("[", ".").split(".")[1:] if word.isidentifier()]
+
+
+def _is_within_trusted(frame: FrameType | None) -> bool:
+    """Is `frame` of trusted code, or of Python's library that such code has called for itself?"""
+    while frame is not None and not pure.is_trusted(frame.f_code):
+        if not pure.is_librarys(frame.f_code):
+            return False
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_called_by_trusted(frame: FrameType, code: CodeType) -> bool:
+    is_evaluated = code.co_filename == "<string>" and code.co_name in ("<module>", "__create_fn__")
+    return (is_evaluated or pure.is_librarys(code)) and _is_within_trusted(frame.f_back)
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    """Is a module being imported?"""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
+    """Does the garbage collector tell of its work, or is something finalized? That is no part of the body."""
+    told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    told.add(weakref.finalize.__call__.__code__)
+    while frame is not None and code not in told and code.co_name != "__del__":
+        code, frame = frame.f_code, frame.f_back
+    return frame is not None or code in told
+
+
+def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
+    """What `function` gives while nobody watches: it is no part of a body, or follows from its Tensors."""
+    observer, _watching.observer = _watching.observer, None
+    try:
+        return function(*args, **kwargs) if observer is None else observer.net.without(function, *args, **kwargs)
+    finally:
+        _watching.observer = observer
+
+
+def writes_of(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> tuple[
+    Value, list[Impurity]
+]:  # fmt: skip
+    """What `function` gives, and what it changes outside; whoever watches now sees it too."""
+    observer = _watching.observer
+    if observer is not None:
+        before = observer.writes_so_far()
+        value = function(*args, **kwargs)
+        return value, [impurity for impurity in observer.writes_so_far() if impurity not in before]
+    observer = Observer()
+    value = observer.run(function, *args, **kwargs)
+    return value, [impurity for impurity in observer.impurities if impurity.writes]

@@ -1,0 +1,304 @@
+"""The walk: each place outside that code which runs can name, with what was there before it could write.
+
+A place that has another thing after the body was written by it; at later calls all have to be as they were.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import resolve_name
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from ...tensor import Tensor
+from ..environment.attributes import is_empty
+from ..environment.changing import Changing
+from ..guard import Guard, Guards, is_plain
+from ..source import Argument, Attribute, Cell, Global, Held, Item, Object, Result, Source
+from . import kinds, pure
+from .bearer import Bearer
+from .names import Names, codes_in, names_of
+
+_BUILTINS = Held(vars(builtins))
+#: Places that one walk goes to at most.
+LARGEST = 20_000
+
+
+class Walk:
+    """Of one call.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments.
+    follows : frozenset of Source
+        Where another Tensor may stand at each call.
+    tell : callable
+        Told why the body cannot be skipped.
+
+    Attributes
+    ----------
+    guards : Guards
+    places : dict
+        What was found at each source.
+    names : set of str
+        The attributes that code which runs can name.
+    loaded : set of str
+        Those names that it reads; others it only writes.
+    stored : dict
+        By names: the code that writes there, and its line.
+    """
+
+    def __init__(
+        self, leaves: Sequence[Any], follows: frozenset[Source], tell: Callable[[str], object]
+    ) -> None:
+        self.guards = Guards()
+        self.changing = Changing(self.guards, leaves, self._keep, follows)
+        self.leaves, self.tell = leaves, tell
+        self.places: dict[Source, Any] = {}
+        self.names: set[str] = set()
+        self.loaded: set[str] = set()
+        self.stored: dict[str, tuple[str, int]] = {}
+        self.is_wild = False
+        self.makes: Callable[[Any], bool] = lambda _: False
+        #: By the ids of Tensors among the arguments that stand elsewhere, too.
+        self.also: set[int] = set()
+        self.given: set[int] = set()  # containers among the arguments
+        self._found: dict[int, tuple[Source, Callable[[], Any]]] = {}
+        self._waiting: list[tuple[Source, Any]] = []
+        self._bearers: list[Bearer] = []
+        self._ran: set[CodeType] = set()
+        self._inner: set[CodeType] = set()  # that those which ran make
+        self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
+        self._active: set[int] = set()
+
+    # places
+
+    def guard(self, source: Source, test: str, value: Any) -> None:
+        """One more fact that has to stay."""
+        self.guards.add(Guard(source, test, value))
+
+    def is_(self, source: Source, value: Any) -> None:
+        """It has to be this object."""
+        self.guards.add(Guard(source, "is", Held(value)))
+
+    def known(self, value: Any) -> Source | None:
+        """Where it was found."""
+        found = self._found.get(id(value))
+        return found[0] if found is not None and found[1]() is value else None
+
+    def _keep(self, value: Any, source: Source) -> Source:
+        get = weakref.ref(value) if isinstance(value, Tensor) else lambda: value
+        self._found[id(value)] = source, get
+        return source
+
+    def meets(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, as the core says."""
+        known = self.known(value)
+        if known is None:
+            self._keep(value, source)
+        elif isinstance(value, Tensor) and isinstance(known, Argument):
+            self.also.add(id(value))
+
+    def place(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, and what it leads to can be named."""
+        if source in self.places or len(self.places) > LARGEST:
+            return
+        self.places[source] = value
+        if len(self.places) > LARGEST:
+            self.tell(f"can reach more than {LARGEST} places")
+        if is_plain(value):
+            if not isinstance(source, Argument):
+                self.guard(source, "same", value)
+            return
+        if isinstance(value, Tensor) and self.makes(value):
+            return
+        known = self.known(value)
+        if isinstance(value, Tensor) and self.changing.is_followed(source, value, known):
+            return self.bear(source, value)
+        if known is None or known == source:
+            self._keep(value, source)
+            self._waiting.append((source, value))
+        elif id(value) not in self.given:
+            if isinstance(value, Tensor) and isinstance(known, Argument):
+                self.also.add(id(value))
+            if kinds.stays_itself(value):
+                self.is_(source, value)
+            else:
+                self.guard(source, "alias", known)
+
+    def argument(self, source: Argument, leaf: Any) -> None:
+        """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes."""
+        if isinstance(leaf, Tensor) and self.known(leaf) is None:
+            self._keep(leaf, source)
+            self._waiting.append((source, leaf))
+        elif not isinstance(leaf, Tensor):
+            self.place(source, leaf)
+
+    def drain(self) -> None:
+        """Go on until nothing is left."""
+        while self._waiting:
+            kinds.look(self, *self._waiting.pop())
+
+    # attributes
+
+    def bear(self, source: Source, thing: Any) -> None:
+        """Attributes of `thing`, which stands at `source`, can be named."""
+        bearer = Bearer(self, source, thing)
+        self._bearers.append(bearer)
+        bearer.read(self.names, self.is_wild)
+
+    def goes_wild(self) -> None:
+        """Any attribute of anything may be asked for next."""
+        if not self.is_wild:
+            self.is_wild = True
+            self._name(())
+
+    def add_names(self, names: Iterable[str]) -> None:
+        """These attributes can be named."""
+        self.loaded |= set(names)
+        self._name(names)
+
+    def _name(self, names: Iterable[str]) -> None:
+        new = set(names) - self.names
+        self.names |= new
+        self.drain()
+        if new or self.is_wild:
+            for bearer in list(self._bearers):
+                bearer.read(new, self.is_wild)
+            self.drain()
+
+    # code
+
+    def function(self, source: Source, function: FunctionType) -> None:
+        """`function`, which `source` gives, can be called: what is around it matters once it is."""
+        code = function.__code__
+        self._functions.setdefault(code, []).append((source, function))
+        if code in self._ran or (pure.is_trusted(code) and function.__closure__):
+            self._activate(source, function)
+
+    def starts(self, code: CodeType, space: dict[str, Any]) -> bool:
+        """`code` starts, whose globals are `space`; False: nothing has led to a function that has it."""
+        if code in self._ran:
+            return True
+        self._ran.add(code)
+        names = names_of(code)
+        self._inner.update(codes_in(code))
+        for source, function in self._functions.get(code, ()):
+            self._activate(source, function)
+        self._writes(code, names)
+        self._variables(names, space)
+        self._imports(names, space)
+        if names.denied:
+            self.tell(f"asks for {sorted(names.denied)[0]}")
+        if names.is_wild and not pure.is_tame(code):
+            self.goes_wild()
+        self._name(names.attributes)
+        return code in self._functions or code in self._inner
+
+    def has_run(self, code: CodeType) -> bool:
+        """Has it started before?"""
+        return code in self._ran
+
+    def _writes(self, code: CodeType, names: Names) -> None:
+        self.loaded |= names.loaded
+        for name, line in names.stored.items():
+            self.stored.setdefault(name, (code.co_filename, line))
+        if names.elements is not None:
+            self.stored.setdefault("", (code.co_filename, names.elements))
+
+    def _activate(self, source: Source, function: FunctionType) -> None:
+        """It runs: what stands in its closure and its defaults has to stay."""
+        if id(function) in self._active:
+            return
+        self._active.add(id(function))
+        self.guard(Attribute(source, "__code__"), "is", Held(function.__code__))
+        in_argument = isinstance(source, Argument)
+        if in_argument:
+            self.is_(Attribute(source, "__globals__"), function.__globals__)
+        for number, (name, cell) in enumerate(
+            zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        ):
+            held: Source = Item(Attribute(source, "__closure__"), number) if in_argument else Object(Held(cell))
+            if is_empty(cell):
+                self.guard(Result(is_empty, held), "same", True)
+            else:
+                self.place(Cell(held, name), cell.cell_contents)
+        for name in ("__defaults__", "__kwdefaults__"):
+            if getattr(function, name) is not None or in_argument:
+                self.place(Attribute(source, name), getattr(function, name))
+
+    def _variables(self, names: Names, space: dict[str, Any]) -> None:
+        module = Held(space)
+        for chain in names.chains:
+            name = chain[0]
+            if name in space:
+                self._chain(Global(module, name), space[name], chain[1:])
+                continue
+            self.guard(Object(module), "without", name)
+            if name in vars(builtins):
+                self._chain(Global(_BUILTINS, name), vars(builtins)[name], chain[1:])
+            else:
+                self.guard(Object(_BUILTINS), "without", name)
+
+    def _chain(self, source: Source, value: Any, names: Sequence[str]) -> None:
+        """A variable is read, and at once these attributes: of a module no others can be named by that."""
+        while isinstance(value, ModuleType) and names and "__getattr__" not in vars(value):
+            if names[0] not in vars(value):
+                break
+            self.is_(source, value)
+            self.places[source] = value
+            source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
+        self.place(source, value)
+
+    def _imports(self, names: Names, space: dict[str, Any]) -> None:
+        for name, level in names.imports:
+            try:
+                full = resolve_name("." * level + name, space.get("__package__"))
+            except ImportError:
+                full = name
+            parts = full.split(".")
+            for end in range(len(parts)):
+                part = ".".join(parts[: end + 1])
+                if part in sys.modules:
+                    self.place(Item(Object(Held(sys.modules)), part), sys.modules[part])
+                else:
+                    self.tell(f"imports {part}")
+
+    # the end
+
+    def ends(self) -> None:
+        """What was absent has to stay away."""
+        for bearer in self._bearers:
+            bearer.ends()
+
+    def outside(self) -> Iterator[tuple[Source, Any]]:
+        """What was found, but for what is among the arguments."""
+        for source, get in self._found.values():
+            if not isinstance(source, Argument) and (value := get()) is not None:
+                yield source, value
+
+    def release(self) -> None:
+        """Keep no Tensor alive."""
+        self.places.clear()
+        self._bearers.clear()
+        self._functions.clear()
+        self._found = {key: (source, _weakly(get)) for key, (source, get) in self._found.items()}
+
+    def forget(self) -> None:
+        """Hold nothing of the call but what its guards hold."""
+        self.leaves, self._found = (), {}
+        self.changing.forget()
+        self.makes = lambda _: False
+
+
+def _weakly(get: Callable[[], Any]) -> Callable[[], Any]:
+    if isinstance(get, weakref.ref):
+        return get
+    try:
+        return weakref.ref(get())
+    except TypeError:
+        return get  # what stands in it are Tensors, perhaps
