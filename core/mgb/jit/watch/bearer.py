@@ -94,7 +94,7 @@ class Bearer:
         """What a Tensor has been given."""
         if name in ("name", "format"):
             self.place(name, getattr(self._thing, name))
-        else:
+        elif known.is_note(type(self._thing), name):
             self._own(name, known.namespace(self._thing))
 
     def of_function(self, name: str) -> None:

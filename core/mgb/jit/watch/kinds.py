@@ -29,6 +29,7 @@ from . import classes, pure
 if TYPE_CHECKING:
     from .walk import Walk
 
+_NAMED_FIELD = type(collections.namedtuple("_Named", "field").field)  # type: ignore[misc]
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 #: Stays what it was made, and so is known as the object that it is.
 _CONSTANT: tuple[type, ...] = (np.ufunc, np.dtype, *known.UNCHANGING, *_LOCKS)
@@ -213,6 +214,8 @@ def misses_of(cached: Any) -> tuple[int, int]:
 
 def _module(walk: Walk, source: Source, value: ModuleType) -> None:
     walk.is_(source, value)
+    if type(value) is not ModuleType:
+        walk.guard(source, "type", Held(type(value)))
     walk.bear(Object(Held(value)), value)
 
 
@@ -304,11 +307,10 @@ def native_of(value: Any) -> Any:
 def _holder(walk: Walk, source: Source, value: Any) -> None:
     """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
     kind = type(value)
-    if isinstance(source, Argument):
-        walk.guard(source, "type", Held(kind))
-    else:
+    if not isinstance(source, Argument):
         walk.is_(source, value)
         source = Object(Held(value))
+    walk.guard(source, "type", Held(kind))
     if isinstance(value, _modules()):
         for name in attributes_of_holder(value):
             walk.place(Attribute(source, name), vars(value)[name])
@@ -346,5 +348,6 @@ _RULES: tuple[tuple[Any, Callable[[Walk, Source, Any], None]], ...] = (
     ((operator.attrgetter, operator.methodcaller), _getter),
     (functools._lru_cache_wrapper, _kept),
     (types.BuiltinFunctionType, _builtin),
-    (operator.itemgetter, _itself()),
+    ((operator.itemgetter, _NAMED_FIELD), _itself()),
+    (known.VIEWS, _attributes("mapping")),
 )

@@ -22,7 +22,7 @@ from ..environment.changing import Changing
 from ..environment.impurity import Impurity, line_of
 from ..environment.watch import handling_of_errors
 from ..guard import Guards, is_plain
-from ..source import Argument, Attribute, Call, Held, Object, Result, Source, Sources, found_at
+from ..source import Argument, Attribute, Call, Grad, Held, Object, Result, Source, Sources, found_at
 from ..tree import flatten, own_names, parts_of
 from . import pure, written
 from .events import Events
@@ -328,6 +328,7 @@ class Observer:
         self.walk.ends()
         self._containers(args[self._of_instance :], kwargs)
         self._tensors()
+        self._objects()
         self._check_result(result)
         for impurity in written.impurities(self):
             self.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
@@ -352,14 +353,29 @@ class Observer:
 
     def _tensors(self) -> None:
         """An argument may be a Tensor that is also found outside, or a `grad`."""
-        tensors = [n for n, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
-        for number in tensors:
-            if id(self.leaves[number]) in self.walk.also:
-                self.walk.is_(Argument(number), self.leaves[number])
-        others = tuple(Argument(n) for n in tensors if id(self.leaves[n]) not in self.walk.also)
-        outside = frozenset(id(v) for _, v in self.walk.outside() if isinstance(v, Tensor))
-        if others and outside:
-            self.walk.guard(Sources(others), "other than", outside)
+        walk, reads_grads = self.walk, "grad" in self.walk.loaded or self.walk.is_wild
+        found = [(source, value) for source, value in walk.outside() if isinstance(value, Tensor)]
+        arguments = [n for n, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
+        for number in arguments:
+            if id(self.leaves[number]) in walk.also:
+                walk.is_(Argument(number), self.leaves[number])
+        others = tuple(Argument(n) for n in arguments if id(self.leaves[n]) not in walk.also)
+        if others and found:
+            walk.guard(Sources(others), "other than", frozenset(id(tensor) for _, tensor in found))
+        for source, _ in found if reads_grads else ():
+            if isinstance(source, Grad):
+                for other in others:
+                    walk.guard(other, "apart", source)
+
+    def _objects(self) -> None:
+        """Objects of one class that are compared, or are keys, stay as many."""
+        groups: dict[type, list[Source]] = {}
+        for source, value in self.walk.found():
+            if known.is_heap(type(value)) and not isinstance(value, (Tensor, type)):
+                groups.setdefault(type(value), []).append(source)
+        for sources in groups.values():
+            if len(sources) > 1 and not all(isinstance(source, Object) for source in sources):
+                self.walk.guard(Sources(tuple(sources)), "different", len(sources))
 
     def _check_result(self, result: Any) -> None:
         """What comes from outside is that very object in the result; a list would be another one."""

@@ -246,11 +246,11 @@ class Walk:
 
     def _chain(self, source: Source, value: Any, names: Sequence[str]) -> None:
         """A variable is read, and at once these attributes: of a module no others can be named by that."""
-        while isinstance(value, ModuleType) and names and "__getattr__" not in vars(value):
-            if names[0] not in vars(value):
-                break
+        while type(value) is ModuleType and names and names[0] in vars(value):
             self.is_(source, value)
             self.places[source] = value
+            if not pure.is_library(value.__name__):
+                self.guard(source, "type", Held(ModuleType))
             source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
         self.place(source, value)
 
@@ -275,11 +275,15 @@ class Walk:
         for bearer in self._bearers:
             bearer.ends()
 
-    def outside(self) -> Iterator[tuple[Source, Any]]:
-        """What was found, but for what is among the arguments."""
+    def found(self) -> Iterator[tuple[Source, Any]]:
+        """What was found, and where first."""
         for source, get in self._found.values():
-            if not isinstance(source, Argument) and (value := get()) is not None:
+            if (value := get()) is not None:
                 yield source, value
+
+    def outside(self) -> Iterator[tuple[Source, Any]]:
+        """The same, but for arguments."""
+        return (found for found in self.found() if not isinstance(found[0], Argument))
 
     def release(self) -> None:
         """Keep no Tensor alive."""
