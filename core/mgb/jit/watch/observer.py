@@ -252,7 +252,7 @@ class Observer:
             return
         if code is known.SHOWS_WARNING:
             self._warns(frame)
-        elif pure.is_trusted(code):
+        elif pure.is_trusted(code) or _is_made_by_library(frame, code):
             self._library(frame, code)
         elif not _is_import(frame) and not _is_called_by_trusted(frame, code) and not _is_collecting(code, frame):
             if not self.walk.starts(code, frame.f_globals) and not pure.is_librarys(code):
@@ -360,10 +360,11 @@ class Observer:
             if id(self.leaves[number]) in walk.also:
                 walk.is_(Argument(number), self.leaves[number])
         others = tuple(Argument(n) for n in arguments if id(self.leaves[n]) not in walk.also)
-        if others and found:
-            walk.guard(Sources(others), "other than", frozenset(id(tensor) for _, tensor in found))
-        for source, _ in found if reads_grads else ():
-            if isinstance(source, Grad):
+        fixed = frozenset(id(t) for source, t in found if walk.changing.path_to(t) is None and not isinstance(source, Grad))
+        if others and fixed:
+            walk.guard(Sources(others), "other than", fixed)
+        for source, tensor in found:
+            if reads_grads if isinstance(source, Grad) else walk.changing.path_to(tensor) is not None:
                 for other in others:
                     walk.guard(other, "apart", source)
 
@@ -418,6 +419,11 @@ def _names_in_format(text: str) -> list[str]:
     except ValueError:
         return []
     return [word for field in fields for word in field.replace("[", ".").split(".")[1:] if word.isidentifier()]
+
+
+def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
+    """Is it a method that `dataclass` has made for a class of a library?"""
+    return code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
 
 
 def _is_within_trusted(frame: FrameType | None) -> bool:
