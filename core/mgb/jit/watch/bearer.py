@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...tensor import Tensor
 from ..environment import known
 from ..environment.known import MISSING
-from ..source import Attribute, Call, Held, Item, Source
+from ..source import Attribute, Call, Held, Item, Result, Source
 from . import pure
 
 if TYPE_CHECKING:
@@ -43,8 +43,17 @@ class Bearer:
 
     def ends(self) -> None:
         """No attribute may come that was asked for and is not there."""
-        if self._absent:
+        if self._walk.is_wild and self._is_users() and hasattr(self._thing, "__dict__"):
+            names = Result(list, Attribute(self._source, "__dict__"))
+            self._walk.guard(names, "items", tuple(vars(self._thing)))
+        elif self._absent:
             self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", frozenset(self._absent))
+
+    def _is_users(self) -> bool:
+        thing = self._thing
+        if isinstance(thing, (ModuleType, type)):
+            return False
+        return not isinstance(thing, Tensor) and not known.is_trusted_holder(thing)
 
     def place(self, name: str, value: Any) -> None:
         """An attribute is there."""

@@ -23,7 +23,7 @@ from ...holding import attributes_of as attributes_of_holder
 from ...tensor import Tensor
 from ..environment import known
 from ..guard import LARGEST_ARRAY, Contents, is_plain
-from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source
+from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
 from . import classes, pure
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _opaque(walk: Walk, source: Source, value: Any) -> None:
 
 def _tensor(walk: Walk, source: Source, value: Tensor) -> None:
     kind = type(value)
-    if isinstance(source, Argument):
+    if is_in_argument(source):
         walk.bear(source, value)
     else:
         walk.is_(source, value)
@@ -220,9 +220,11 @@ def _module(walk: Walk, source: Source, value: ModuleType) -> None:
 
 
 def _function(walk: Walk, source: Source, value: FunctionType) -> None:
-    if not isinstance(source, Argument):
+    if not is_in_argument(source):
         walk.is_(source, value)
         source = Object(Held(value))
+    elif not isinstance(source, Argument):
+        walk.guard(source, "type", Held(FunctionType))
     walk.function(source, value)
     if not pure.is_librarys(value.__code__):
         walk.bear(source, value)
@@ -307,7 +309,7 @@ def native_of(value: Any) -> Any:
 def _holder(walk: Walk, source: Source, value: Any) -> None:
     """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
     kind = type(value)
-    if not isinstance(source, Argument):
+    if not is_in_argument(source):
         walk.is_(source, value)
         source = Object(Held(value))
     walk.guard(source, "type", Held(kind))

@@ -58,6 +58,8 @@ class Names:
         The line where it first writes an element of something.
     is_wild : bool
         May it read or write an attribute whose name it computes?
+    handles_errors : bool
+        May it go on after an error of its own, as where a call does not fit a function?
     """
 
     chains: set[tuple[str, ...]] = field(default_factory=set)
@@ -67,6 +69,7 @@ class Names:
     imports: set[tuple[str, int]] = field(default_factory=set)
     elements: int | None = None
     is_wild: bool = False
+    handles_errors: bool = False
 
     @property
     def denied(self) -> set[str]:
@@ -106,6 +109,8 @@ class Names:
         elif kind == "IMPORT_NAME":
             level = found[place - 2].argval if place > 1 else 0
             self.imports.add((name, level if type(level) is int else 0))
+        elif kind == "CHECK_EXC_MATCH" or (kind == "PUSH_EXC_INFO" and found[place + 1].opname == "POP_TOP"):
+            self.handles_errors = True
         elif kind == "MATCH_CLASS":
             self.attributes.add("__match_args__")
 

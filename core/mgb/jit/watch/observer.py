@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 
 from ...errors import ImpureBodyError
@@ -22,7 +22,7 @@ from ..environment.changing import Changing
 from ..environment.impurity import Impurity, line_of
 from ..environment.watch import handling_of_errors
 from ..guard import Guards, is_plain
-from ..source import Argument, Attribute, Call, Grad, Held, Object, Result, Source, Sources, found_at
+from ..source import Argument, Attribute, Call, Grad, Held, Object, Result, Source, Sources, found_at, is_in_argument
 from ..tree import flatten, own_names, parts_of
 from . import pure, written
 from .events import Events
@@ -85,6 +85,7 @@ class Observer:
         self.has_effects = False
         self.net = Events(self)
         self._made: set[int] = set()
+        self._begun: tuple[list[Any], Any] = [], None  # the arguments
         self._handled = sys.exception()
         self._has_numbers = bool(follows)
         #: By the ids of what a method in C was called of: where.
@@ -203,6 +204,7 @@ class Observer:
         finally:
             _watching.observer = outer
             self.net.end()  # an interrupt may have come before
+            self._begun = [], None
             self.walk.release()
         return result
 
@@ -222,7 +224,7 @@ class Observer:
         walk.drain()
 
     def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        leaves, arrangement = flatten((args, dict(kwargs)))
+        leaves, arrangement = self._begun = flatten((args, dict(kwargs)))
         names = dict(zip(map(id, leaves), names_of(arrangement), strict=True))
         walk = self.walk
         waiting: list[Any] = [*args, *kwargs.values()]
@@ -335,8 +337,9 @@ class Observer:
 
     def _containers(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Containers among the arguments hold what they held; what else they have nobody guards."""
-        leaves, _ = flatten((args, dict(kwargs)))
-        if len(leaves) != len(self.leaves) or any(a is not b for a, b in zip(leaves, self.leaves, strict=True)):
+        leaves, arrangement = flatten((args, dict(kwargs)))
+        before, arranged = self._begun
+        if arrangement != arranged or any(a is not b for a, b in zip(leaves, before, strict=True)):
             line = self.walk.stored.get("", self.line)
             self.impure("writes an element of an argument", None, True, line, writes=True)
         waiting: list[Any] = [*args, *kwargs.values()]
@@ -371,9 +374,16 @@ class Observer:
     def _objects(self) -> None:
         """Objects of one class that are compared, or are keys, stay as many."""
         groups: dict[type, list[Source]] = {}
+        functions: dict[bool, dict[int, Source]] = {True: {}, False: {}}  # are they in arguments?
         for source, value in self.walk.found():
-            if known.is_heap(type(value)) and not isinstance(value, (Tensor, type)):
+            if isinstance(value, FunctionType):
+                functions[is_in_argument(source)][id(value)] = source
+            elif known.is_heap(type(value)) and not isinstance(value, (Tensor, type)):
                 groups.setdefault(type(value), []).append(source)
+        if functions[True]:
+            given = tuple(functions[True].values())
+            self.walk.guard(Sources(given), "other than", frozenset(functions[False]))
+            self.walk.guard(Sources(given), "different", len(given))
         for sources in groups.values():
             if len(sources) > 1 and not all(isinstance(source, Object) for source in sources):
                 self.walk.guard(Sources(tuple(sources)), "different", len(sources))

@@ -17,7 +17,7 @@ from ...tensor import Tensor
 from ..environment.attributes import is_empty
 from ..environment.changing import Changing
 from ..guard import Guard, Guards, is_plain
-from ..source import Argument, Attribute, Cell, Global, Held, Item, Object, Result, Source
+from ..source import Argument, Attribute, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
 from . import kinds, pure
 from .bearer import Bearer
 from .names import Names, codes_in, names_of
@@ -74,6 +74,7 @@ class Walk:
         self._inner: set[CodeType] = set()  # that those which ran make
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
         self._active: set[int] = set()
+        self._handles_errors = False  # may a call have failed, before the function began?
 
     # places
 
@@ -125,8 +126,10 @@ class Walk:
         elif id(value) not in self.given:
             if isinstance(value, Tensor) and isinstance(known, Argument):
                 self.also.add(id(value))
-            if kinds.stays_itself(value):
+            if kinds.stays_itself(value) and not is_in_argument(source):
                 self.is_(source, value)
+                if isinstance(value, FunctionType) and is_in_argument(known):
+                    self.is_(known, value)
             else:
                 self.guard(source, "alias", known)
 
@@ -189,7 +192,7 @@ class Walk:
         self._inner.update(codes_in(code))
         for source, function in self._functions.get(code, ()):
             self._activate(source, function)
-        self._writes(code, names)
+        self._note_writes(code, names)
         self._variables(names, space)
         self._imports(names, space)
         if names.denied:
@@ -203,8 +206,9 @@ class Walk:
         """Has it started before?"""
         return code in self._ran
 
-    def _writes(self, code: CodeType, names: Names) -> None:
+    def _note_writes(self, code: CodeType, names: Names) -> None:
         self.loaded |= names.loaded
+        self._handles_errors |= names.handles_errors or bool(names.loaded & {"TypeError", "Exception", "BaseException"})
         for name, line in names.stored.items():
             self.stored.setdefault(name, (code.co_filename, line))
         if names.elements is not None:
@@ -216,7 +220,7 @@ class Walk:
             return
         self._active.add(id(function))
         self.guard(Attribute(source, "__code__"), "is", Held(function.__code__))
-        in_argument = isinstance(source, Argument)
+        in_argument = is_in_argument(source)
         if in_argument:
             self.is_(Attribute(source, "__globals__"), function.__globals__)
         for number, (name, cell) in enumerate(
@@ -271,7 +275,11 @@ class Walk:
     # the end
 
     def ends(self) -> None:
-        """What was absent has to stay away."""
+        """What was absent has to stay away, and calls that did not fit a function must not come to do so."""
+        for source, function in [each for found in self._functions.values() for each in found]:
+            if self._handles_errors and not pure.is_librarys(function.__code__):
+                self._activate(source, function)
+        self.drain()
         for bearer in self._bearers:
             bearer.ends()
 
