@@ -17,6 +17,7 @@ _GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "
 _GLOBALS_WRITTEN = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 _ATTRIBUTES_WRITTEN = frozenset({"STORE_ATTR", "DELETE_ATTR"})
+_READING = _GLOBALS | _ATTRIBUTES | frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _VARIABLES_WRITTEN = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
 #: What takes the arguments of a call from the stack.
@@ -52,6 +53,8 @@ class Names:
         Of attributes and variables that it writes, the line where.
     loaded : set of str
         The attributes and global variables that it reads.
+    used : set of str
+        Those of which it does more than to append to what stands there.
     imports : set of (str, int)
         Modules, and how far up in its package each is looked for.
     elements : int or None
@@ -66,6 +69,7 @@ class Names:
     attributes: set[str] = field(default_factory=set)
     stored: dict[str, int] = field(default_factory=dict)
     loaded: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
     imports: set[tuple[str, int]] = field(default_factory=set)
     elements: int | None = None
     is_wild: bool = False
@@ -87,6 +91,8 @@ class Names:
 
     def _step(self, step: dis.Instruction, line: int, found: Sequence[dis.Instruction], place: int) -> None:
         kind, name = step.opname, step.argval
+        if kind in _READING and [*_attributes_after(found, place)][:1] != ["append"]:
+            self.used.add(name)
         if kind in _GLOBALS or kind in _GLOBALS_WRITTEN:
             if kind in _GLOBALS_WRITTEN:
                 self.stored.setdefault(name, line)
@@ -119,6 +125,7 @@ class Names:
             words = [word for word in constant.split(".") if word.isidentifier()]
             self.attributes.update(words)
             self.loaded.update(words)
+            self.used.update(words)
         elif type(constant) in (tuple, frozenset):
             for part in constant:  # type: ignore[attr-defined]
                 self._constant(part)

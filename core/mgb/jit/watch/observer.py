@@ -180,7 +180,7 @@ class Observer:
 
     def writes_so_far(self) -> list[Impurity]:
         """What has changed something outside, with its line."""
-        return [*(i for i in self.impurities if i.writes), *written.impurities(self)]
+        return [*(i for i in self.impurities if i.writes), *written.impurities_of(self)]
 
     # the call
 
@@ -332,8 +332,7 @@ class Observer:
         self._tensors()
         self._objects()
         self._check_result(result)
-        for impurity in written.impurities(self):
-            self.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
+        written.settle(self)
 
     def _containers(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Containers among the arguments hold what they held; what else they have nobody guards."""

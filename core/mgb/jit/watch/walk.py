@@ -48,6 +48,8 @@ class Walk:
         The attributes that code which runs can name.
     loaded : set of str
         Those names that it reads; others it only writes.
+    used : set of str
+        Those of which it does more than to append to what stands there.
     stored : dict
         By names: the code that writes there, and its line.
     """
@@ -61,6 +63,7 @@ class Walk:
         self.places: dict[Source, Any] = {}
         self.names: set[str] = set()
         self.loaded: set[str] = set()
+        self.used: set[str] = set()
         self.stored: dict[str, tuple[str, int]] = {}
         self.is_wild = False
         self.makes: Callable[[Any], bool] = lambda _: False
@@ -163,6 +166,7 @@ class Walk:
     def add_names(self, names: Iterable[str]) -> None:
         """These attributes can be named."""
         self.loaded |= set(names)
+        self.used |= set(names)
         self._name(names)
 
     def _name(self, names: Iterable[str]) -> None:
@@ -208,6 +212,7 @@ class Walk:
 
     def _note_writes(self, code: CodeType, names: Names) -> None:
         self.loaded |= names.loaded
+        self.used |= names.used
         self._handles_errors |= names.handles_errors or bool(names.loaded & {"TypeError", "Exception", "BaseException"})
         for name, line in names.stored.items():
             self.stored.setdefault(name, (code.co_filename, line))

@@ -1,37 +1,186 @@
-"""What a body has written outside: the places that have another thing after it than before."""
+"""What a body has written outside: the places that have another thing after it than before.
+
+A Tensor that the body makes, or a plain value, that a body puts into a variable, an attribute or an element, or
+appends to a list, is an *effect*: a call that skips the body can do that. All other writes make it run.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...tensor import Tensor
 from ..environment.impurity import Impurity
-from ..environment.known import namespace
-from ..guard import Guard
-from ..source import Attribute, Cell, Global, Item, Source, found_at
+from ..environment.known import MISSING, is_users, lookup, namespace
+from ..guard import Guard, is_plain, same
+from ..source import Attribute, Cell, Global, Item, Object, Result, Source, found_at, is_within
 
 if TYPE_CHECKING:
     from .observer import Observer
 
 
-def impurities(observer: Observer) -> Iterator[Impurity]:
-    """What has changed, as reasons why the body cannot be skipped."""
-    written = {source for source, appends, _ in observer.effects if not appends}
+def settle(observer: Observer) -> None:
+    """At the end of a body: note its effects, and as impurities what else it has written."""
+    impurities = list(impurities_of(observer, take=True))
+    _keep_apart(observer)
+    for impurity in impurities:
+        observer.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
+
+
+def impurities_of(observer: Observer, take: bool = False) -> Iterator[Impurity]:
+    """What has changed, as reasons why the body cannot be skipped; those that are effects it may `take`."""
+    told: set[Source] = set()
+    for source, value in list(_changed(observer)):
+        told.add(source)
+        if take and _is_effect(observer, source, value):
+            _write(observer, source, value)
+        else:
+            yield Impurity(_reason(source, observer), *_line(source, observer), True, True)
     for guard in list(observer.guards):
-        if guard.source not in written and not guard.holds(observer.leaves):
-            yield Impurity(_reason(guard, observer), *_line(guard.source, observer), True, True)
+        if guard.source in told or guard.holds(observer.leaves):
+            continue
+        new = _added(observer, guard) if take else None
+        if new is not None and all(_is_effect(observer, source, value) for source, value in new):
+            observer.effects += [(source, False, value) for source, value in new]
+        elif not take or not _appends(observer, guard):
+            change = f"changes what it reads, or reads what is new each time: {guard.change(observer.leaves)}"
+            yield Impurity(change, *_line(guard.source, observer), True, True)
 
 
-def _reason(guard: Guard, observer: Observer) -> str:
+def _changed(observer: Observer) -> Iterator[tuple[Source, Any]]:
+    """The places that hold another thing now, and that; `MISSING` where there is none."""
+    for source, old in observer.walk.places.items():
+        try:
+            now = source.read(observer.leaves)
+        except Exception:
+            now = MISSING
+        if not _is_same(now, old) and (now is MISSING or source.read(observer.leaves) is now):
+            yield source, now  # what is made whenever it is asked for, as a bound method, has guards
+
+
+def _is_same(now: Any, old: Any) -> bool:
+    return same(now, old) if is_plain(old) else now is old
+
+
+# effects
+
+
+def _is_effect(observer: Observer, source: Source, value: Any) -> bool:
+    """Can a call that skips the body write `value` at `source`?"""
+    if not _can_make(observer, value) or not _is_place(observer, source):
+        return False
+    return not any(is_within(guard.source, source) for guard in observer.guards)
+
+
+def _can_make(observer: Observer, value: Any) -> bool:
+    """Can a call that skips the body make it? Plain values follow from the guards."""
+    if type(value) is Tensor:
+        return observer.has_effects and observer.makes(value) and not namespace(value)
+    return observer.has_effects and is_plain(value)
+
+
+def _is_place(observer: Observer, source: Source) -> bool:
+    """Is to write at `source` all that a body does which writes there?"""
+    if not isinstance(source, Item | Attribute):
+        return isinstance(source, Global | Cell)
+    kind = type(found_at(source.of, observer.leaves))
+    if isinstance(source, Item):
+        return kind in (dict, list, OrderedDict, defaultdict)
+    raw, _ = lookup(kind, source.name)
+    if hasattr(type(raw), "__set__") and type(raw).__name__ != "member_descriptor":
+        return False
+    return source.is_name and not is_users(lookup(kind, "__setattr__")[0])
+
+
+def _write(observer: Observer, source: Source, value: Any) -> None:
+    """It is an effect: what was there matters where a name that leads there is read."""
+    observer.effects.append((source, False, value))
+    name = getattr(source, "name", None)
+    if name is not None and name not in observer.walk.loaded and not observer.walk.is_wild:
+        _drop(observer, source)
+
+
+def _drop(observer: Observer, source: Source, *tests: str) -> None:
+    for guard in list(observer.guards):
+        if guard.source == source and (not tests or guard.test in tests):
+            observer.guards.discard(guard)
+
+
+def _added(observer: Observer, guard: Guard) -> list[tuple[Source, Any]] | None:
+    """The attributes or elements that were not there before; None: `guard` tells of something else."""
     source = guard.source
+    if guard.test == "disjoint" and isinstance(source, Attribute):
+        space = found_at(source, observer.leaves)
+        return [(Attribute(source.of, name), space[name]) for name in guard.value if name in space]
+    if guard.test != "items" or not isinstance(source, Result) or source.function is not list:
+        return None
+    mapping, before = found_at(source.of, observer.leaves), guard.value
+    if not isinstance(mapping, dict) or tuple(mapping)[: len(before)] != before:
+        return None
+    of: Source = source.of
+    if isinstance(of, Attribute) and of.name == "__dict__":
+        return [(Attribute(of.of, name), mapping[name]) for name in [*mapping][len(before) :]]
+    return [(Item(of, key), mapping[key]) for key in [*mapping][len(before) :] if is_plain(key)] or None
+
+
+def _appends(observer: Observer, guard: Guard) -> bool:
+    """Is all that was done with a list at a name that something was appended? Then that is an effect."""
+    source, walk = guard.source, observer.walk
+    held = found_at(source, observer.leaves)
+    if guard.test not in ("length", "items") or type(held) is not list or not _is_only_appended_to(observer, source):
+        return False
+    before = guard.value if guard.test == "length" else len(guard.value)
+    if len(held) < before or not all(_can_make(observer, part) for part in held[before:]):
+        return False
+    if guard.test == "items" and not all(map(same, held, guard.value)):
+        return False
+    if any(walk.places.get(Item(source, n), held[n]) is not held[n] for n in range(before)):
+        return False
+    _drop(observer, source, "length", "items")
+    for part in list(observer.guards):
+        if is_within(part.source, source):
+            observer.guards.discard(part)
+    observer.effects += [(source, True, part) for part in held[before:]]
+    return True
+
+
+def _is_only_appended_to(observer: Observer, source: Source) -> bool:
+    walk = observer.walk
+    if not isinstance(source, Attribute | Global | Cell) or walk.is_wild or "__self__" in walk.loaded:
+        return False
+    is_alias = any(guard.test == "alias" and guard.value == source for guard in observer.guards)
+    return source.name not in walk.used and not is_alias
+
+
+def _keep_apart(observer: Observer) -> None:
+    """The object that an effect changes has to be none of the others that can be named."""
+    for source, appends, _ in observer.effects:
+        written = source if appends else getattr(source, "of", None)
+        if not isinstance(written, Source):
+            continue
+        holder = found_at(written, observer.leaves)
+        space = namespace(holder) if not isinstance(holder, list | dict) else None
+        for other, value in list(observer.walk.found()):
+            if value is holder or value is space or isinstance(other, Object):
+                continue
+            if type(value) is type(holder):
+                observer.walk.guard(written, "apart", other)
+            elif space is not None and type(value) is dict:
+                observer.walk.guard(Attribute(written, "__dict__"), "apart", other)
+
+
+# in words
+
+
+def _reason(source: Source, observer: Observer) -> str:
     if isinstance(source, Global | Cell):
         return f"writes the variable `{source.name}` outside"
     if isinstance(source, Attribute | Item):
         holder = found_at(source.of, observer.leaves)
         what = f"attribute {source.name}" if isinstance(source, Attribute) else "an element"
         return f"writes {what} of a {type(holder).__name__} from outside"
-    return f"changes what it reads, or reads what is new each time: {guard.change(observer.leaves)}"
+    return f"changes what it reads, or reads what is new each time: {source}"
 
 
 def _line(source: Source, observer: Observer) -> tuple[str, int]:
