@@ -88,8 +88,8 @@ class Observer:
         self._begun: tuple[list[Any], Any] = [], None  # the arguments
         self._handled = sys.exception()
         self._has_numbers = bool(follows)
-        #: By the ids of what a method in C was called of: where.
-        self.lines: dict[int, tuple[str, int]] = {}
+        #: By the ids of what a method in C was called of: which, and where.
+        self.lines: dict[int, tuple[str, tuple[str, int]]] = {}
         self.line: tuple[str, int] = ("?", 0)
 
     # what others ask
@@ -282,7 +282,7 @@ class Observer:
                 self.walk.goes_wild()
             for word in words:
                 if why := pure.trouble_of_library(module, word, first, self._is_outside):
-                    self.impure(why, back, once="changes a" in why)
+                    self.impure(why, back, once="changes of a" in why, writes="changes of a" in why)
 
     def _is_outside(self, thing: Any) -> bool:
         return self.walk.known(thing) is not None
@@ -310,7 +310,8 @@ class Observer:
             return
         owner = getattr(function, "__self__", None)
         if self.walk.known(owner) is not None and not isinstance(owner, type):
-            self.lines[id(owner)] = line_of(frame)
+            if isinstance(owner, known.CONTAINERS) and not pure.only_reads(owner, function.__name__):
+                self.lines[id(owner)] = function.__name__, line_of(frame)
         if pure.asks_any_name(function):
             self.walk.goes_wild()
         if isinstance(owner, str) and function.__name__ in ("format", "format_map"):

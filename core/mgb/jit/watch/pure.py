@@ -150,6 +150,11 @@ def _trouble_of_method(owner: Any, name: str, is_outside: Callable[[Any], bool])
     return f"calls {kind.__name__}.{name} of an object from outside" if is_outside(owner) else None
 
 
+def only_reads(owner: Any, name: str) -> bool:
+    """Does the method `name` of a container leave it as it is?"""
+    return any(isinstance(owner, kind) and name in names for kind, names in known.READS.items())
+
+
 def _is_hashable(function: Any) -> bool:
     try:
         hash(function)
@@ -166,7 +171,7 @@ def trouble_of_library(module: str, name: str, first: Any, is_outside: Callable[
         if said == "impure":
             return f"calls mgb's {name}, which changes or reads what no guard tells"
         if said == "changes" and is_outside(first):
-            return f"calls mgb's {name}, which changes a {type(first).__name__}"
+            return f"writes what {name} changes of a {type(first).__name__} from outside"
     elif top == "numpy" and (name in known.NUMPY_DENIED or ".random" in module):
         return f"calls NumPy's {name}"
     elif top == "json" and name in ("load", "dump"):

@@ -318,4 +318,4 @@ def _weakly(get: Callable[[], Any]) -> Callable[[], Any]:
     try:
         return weakref.ref(get())
     except TypeError:
-        return get  # what stands in it are Tensors, perhaps
+        return lambda: None  # a list or such, in which Tensors may stand

@@ -44,8 +44,7 @@ def impurities_of(observer: Observer, take: bool = False) -> Iterator[Impurity]:
         if new is not None and all(_is_effect(observer, source, value) for source, value in new):
             observer.effects += [(source, False, value) for source, value in new]
         elif not take or not _appends(observer, guard):
-            change = f"changes what it reads, or reads what is new each time: {guard.change(observer.leaves)}"
-            yield Impurity(change, *_line(guard.source, observer), True, True)
+            yield _of_guard(observer, guard)
 
 
 def _changed(observer: Observer) -> Iterator[tuple[Source, Any]]:
@@ -183,6 +182,18 @@ def _reason(source: Source, observer: Observer) -> str:
     return f"changes what it reads, or reads what is new each time: {source}"
 
 
+def _of_guard(observer: Observer, guard: Guard) -> Impurity:
+    """A guard fails: was a method called, or what else?"""
+    source = guard.source.of if isinstance(guard.source, Result) else guard.source
+    held = found_at(source, observer.leaves)
+    if (called := observer.lines.get(id(held))) is not None:
+        return Impurity(f"calls {type(held).__name__}.{called[0]} of an object from outside", *called[1], True, True)
+    if isinstance(guard.source, Result) and isinstance(held, dict) and "" in observer.walk.stored:
+        return Impurity(f"writes an element of a {type(held).__name__} from outside", *_line(source, observer), True, True)
+    change = f"changes what it reads, or reads what is new each time: {guard.change(observer.leaves)}"
+    return Impurity(change, *_line(guard.source, observer), True, True)
+
+
 def _line(source: Source, observer: Observer) -> tuple[str, int]:
     """Where `source` may have been written."""
     stored = observer.walk.stored
@@ -193,7 +204,7 @@ def _line(source: Source, observer: Observer) -> tuple[str, int]:
         if isinstance(source, Item) and source.key in stored:
             return stored[source.key]
         if (line := observer.lines.get(id(found_at(source, observer.leaves)))) is not None:
-            return line
+            return line[1]
         inner = getattr(source, "of", None)
         if not isinstance(inner, Source):
             return stored.get("", observer.line)
