@@ -47,6 +47,8 @@ def look(walk: Walk, source: Source, value: Any) -> None:
         if isinstance(value, kind):
             rule(walk, source, value)
             return
+    if isinstance(value, np.void):
+        return walk.tell(f"can reach {source}, a row of an array")
     if value is known.MISSING or type(value) is object or isinstance(value, _CONSTANT):
         walk.is_(source, value)
     elif type(value).__module__.startswith("numpy") and type(value).__name__ == "_ArrayFunctionDispatcher":

@@ -91,6 +91,8 @@ class Names:
 
     def _step(self, step: dis.Instruction, line: int, found: Sequence[dis.Instruction], place: int) -> None:
         kind, name = step.opname, step.argval
+        if kind in _READING:
+            self.loaded.add(name)
         if kind in _READING and [*_attributes_after(found, place)][:1] != ["append"]:
             self.used.add(name)
         if kind in _GLOBALS or kind in _GLOBALS_WRITTEN:

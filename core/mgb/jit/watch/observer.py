@@ -79,7 +79,7 @@ class Observer:
     ) -> None:
         tensors = frozenset(s for s in follows if isinstance(found_at(s, leaves), Tensor))
         self.walk = Walk(leaves, tensors, self._cannot)
-        self.leaves, self._refuses, self._of_instance = leaves, refuses, of_instance
+        self.leaves, self.refuses, self._of_instance = leaves, refuses, of_instance
         self.impurities: list[Impurity] = []
         self.effects: list[tuple[Source, bool, Any]] = []
         self.has_effects = False
@@ -158,7 +158,7 @@ class Observer:
     ) -> None:
         """The body cannot be skipped: for what is done at `line`, or by the user's innermost `frame`."""
         impurity = Impurity(reason, *(line or line_of(frame or sys._getframe(1))), once, writes)
-        if self._refuses:
+        if self.refuses:
             raise ImpureBodyError(
                 f"the body {reason} at {impurity.file}:{impurity.line}, so it would have to run at each "
                 "call: do that outside of it, or use @trace, which runs such a body"
@@ -214,12 +214,6 @@ class Observer:
         if self._of_instance:
             walk.place(Object(Held(args[0])), args[0])
         walk.guard(Call(Object(Held(handling_of_errors))), "same", handling_of_errors())
-        for module, setting in SETTINGS:
-            of = Object(Held(module))
-            if callable(setting):
-                walk.place(Result(setting, of), setting(module))
-            else:
-                walk.place(Attribute(of, setting), vars(module)[setting])
         walk.place(Object(Held(function)), function)
         walk.drain()
 
@@ -263,7 +257,7 @@ class Observer:
     def _warns(self, frame: FrameType) -> None:
         caller = frame.f_back
         of_mgb = caller is not None and caller.f_globals.get("__name__", "").startswith("mgb.")
-        if not self._refuses and not of_mgb:
+        if not self.refuses and not of_mgb:
             self.impure("gives a warning", caller, once=True)
 
     def _library(self, frame: FrameType, code: CodeType) -> None:
@@ -327,7 +321,19 @@ class Observer:
 
     # the end
 
+    def _settings(self) -> None:
+        """What ops depend on without naming it; the first of them may make it."""
+        walk = self.walk
+        for module, setting in SETTINGS:
+            of = Object(Held(module))
+            if callable(setting):
+                walk.place(Result(setting, of), setting(module))
+            else:
+                walk.place(Attribute(of, setting), vars(module)[setting])
+        walk.drain()
+
     def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._settings()
         self.walk.ends()
         self._containers(args[self._of_instance :], kwargs)
         self._tensors()

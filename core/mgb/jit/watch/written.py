@@ -6,15 +6,16 @@ appends to a list, is an *effect*: a call that skips the body can do that. All o
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...tensor import Tensor
 from ..environment.impurity import Impurity
 from ..environment.known import MISSING, is_users, lookup, namespace
 from ..guard import Guard, is_plain, same
-from ..source import Attribute, Cell, Global, Item, Object, Result, Source, found_at, is_within
+from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, found_at, is_within
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 def settle(observer: Observer) -> None:
     """At the end of a body: note its effects, and as impurities what else it has written."""
     impurities = list(impurities_of(observer, take=True))
+    if impurities and observer.refuses:
+        undo(observer)
     _keep_apart(observer)
     for impurity in impurities:
         observer.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
@@ -76,7 +79,7 @@ def _can_make(observer: Observer, value: Any) -> bool:
     """Can a call that skips the body make it? Plain values follow from the guards."""
     if type(value) is Tensor:
         return observer.has_effects and observer.makes(value) and not namespace(value)
-    return observer.has_effects and is_plain(value)
+    return observer.has_effects and is_plain(value) and not observer.refuses
 
 
 def _is_place(observer: Observer, source: Source) -> bool:
@@ -111,7 +114,8 @@ def _added(observer: Observer, guard: Guard) -> list[tuple[Source, Any]] | None:
     source = guard.source
     if guard.test == "disjoint" and isinstance(source, Attribute):
         space = found_at(source, observer.leaves)
-        return [(Attribute(source.of, name), space[name]) for name in guard.value if name in space]
+        new = [name for name in guard.value if name in space] if isinstance(space, dict) else []
+        return [(Attribute(source.of, name), space[name]) for name in new] or None
     if guard.test != "items" or not isinstance(source, Result) or source.function is not list:
         return None
     mapping, before = found_at(source.of, observer.leaves), guard.value
@@ -155,9 +159,9 @@ def _is_only_appended_to(observer: Observer, source: Source) -> bool:
 def _keep_apart(observer: Observer) -> None:
     """The object that an effect changes has to be none of the others that can be named."""
     for source, appends, _ in observer.effects:
-        written = source if appends else getattr(source, "of", None)
-        if not isinstance(written, Source):
+        if not appends and not isinstance(source, Item | Attribute):
             continue
+        written = source if appends or not isinstance(source, Item | Attribute) else source.of
         holder = found_at(written, observer.leaves)
         space = namespace(holder) if not isinstance(holder, list | dict) else None
         for other, value in list(observer.walk.found()):
@@ -167,6 +171,53 @@ def _keep_apart(observer: Observer) -> None:
                 observer.walk.guard(written, "apart", other)
             elif space is not None and type(value) is dict:
                 observer.walk.guard(Attribute(written, "__dict__"), "apart", other)
+
+
+# a body that is refused
+
+
+def undo(observer: Observer) -> None:
+    """Put back what was there before, wherever that is known."""
+    places = observer.walk.places
+    for source, _ in list(_changed(observer)):
+        if isinstance(source, Item | Attribute | Global | Cell):
+            with suppress(Exception):
+                _put(source, observer.leaves, places[source])
+    for guard in list(observer.guards):
+        of = guard.source.of if isinstance(guard.source, Result) else guard.source
+        held = found_at(of, observer.leaves)
+        if guard.holds(observer.leaves) or not isinstance(held, list | dict | deque | set):
+            continue
+        with suppress(Exception):
+            _restore(held, of, guard, places)
+
+
+def _put(source: Source, leaves: Sequence[Any], value: Any) -> None:
+    if isinstance(source, Item):
+        source.of.read(leaves)[source.key] = value
+    elif isinstance(source, Attribute):
+        setattr(source.of.read(leaves), source.name, value)
+    elif isinstance(source, Global):
+        source.module.get()[source.name] = value
+    elif isinstance(source, Cell):
+        source.of.read(leaves).cell_contents = value
+
+
+def _restore(held: Any, of: Source, guard: Guard, places: Mapping[Source, Any]) -> None:
+    """Give a container the elements that it had."""
+    keys = [part.get() if isinstance(part, Held) else part for part in guard.value] if guard.test == "items" else []
+    if isinstance(held, dict):
+        before: Any = {key: places[Item(of, key if is_plain(key) else Held(key))] for key in keys}
+        held.clear()
+        held.update(before)
+    elif isinstance(held, set):
+        held.clear()
+        held.update(keys)
+    else:
+        number = guard.value if guard.test == "length" else 0
+        before = keys or [places[Item(of, n)] for n in range(number)]
+        held.clear()
+        held.extend(before)
 
 
 # in words
