@@ -46,8 +46,17 @@ class Bearer:
         if self._walk.is_wild and self._is_users() and hasattr(self._thing, "__dict__"):
             names = Result(list, Attribute(self._source, "__dict__"))
             self._walk.guard(names, "items", tuple(vars(self._thing)))
-        elif self._absent:
-            self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", frozenset(self._absent))
+        elif absent := frozenset(filter(self._is_missed, self._absent)):
+            self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", absent)
+
+    def _is_missed(self, name: str) -> bool:
+        """May code have seen that there is no such attribute, or one of the class in its place?"""
+        if self._walk.handles_errors or isinstance(self._thing, (ModuleType, type)):
+            return True
+        kind = type(self._thing)
+        getter, owner = known.lookup(kind, "__getattr__")
+        has_getter = getter is not MISSING and owner is not None and not pure.is_library(owner.__module__)
+        return has_getter or known.lookup(kind, name)[0] is not MISSING
 
     def _is_users(self) -> bool:
         thing = self._thing

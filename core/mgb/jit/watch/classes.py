@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import abc
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..environment import known
 from ..environment.armed import METHODS
 from ..environment.attributes import methods_of
-from ..source import Attribute, Call, Held, Item, Object, Result, Source
+from ..source import Attribute, Held, Item, Object, Source
 from . import pure
+from .epochs import Unchanged
 
 if TYPE_CHECKING:
     from .walk import Walk
@@ -20,9 +20,7 @@ _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 def facts(walk: Walk, source: Source, kind: type) -> None:
     """What `kind`, at `source`, consists of has to stay; each class that it derives from is a place, too."""
-    methods = tuple(part if isinstance(part, str) else Held(part) for part in methods_of(kind))
-    walk.guard(Result(methods_of, source), "items", methods)
-    walk.guard(Attribute(source, "__mro__"), "items", tuple(map(Held, kind.__mro__)))
+    walk.guard(source, "meets", Unchanged(kind, _facts))
     for base in kind.__mro__:
         if known.is_heap(base) and not pure.is_library(base.__module__):
             if base is not kind:
@@ -31,8 +29,10 @@ def facts(walk: Walk, source: Source, kind: type) -> None:
                 _raw(walk, base, name, raw)
     if type(kind) is not type:
         walk.place(Object(Held(type(kind))), type(kind))
-    if isinstance(kind, abc.ABCMeta):
-        walk.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+
+
+def _facts(kind: type) -> tuple[Any, ...]:
+    return (*methods_of(kind), *kind.__mro__)
 
 
 def _raw(walk: Walk, base: type, name: str, raw: Any) -> None:

@@ -90,15 +90,17 @@ class Events:
         elif event == "c_call":
             self.tell_call(arg, frame)
 
+    # Python tells nothing of what runs while it tells.
+
     def tell_start(self, frame: FrameType) -> None:
         """A function starts."""
         if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
-            self.without(self._listener.starts, frame)
+            self._listener.starts(frame)
 
     def tell_call(self, function: Any, frame: FrameType) -> None:
         """A function in C is called."""
         if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
-            self.without(self._listener.calls, function, frame)
+            self._listener.calls(function, frame)
 
 
 def _started(code: CodeType, offset: int) -> None:

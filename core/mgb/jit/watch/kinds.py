@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...holding import Holder
-from ...holding import attributes_of as attributes_of_holder
 from ...tensor import Tensor
 from ..environment import known
 from ..guard import LARGEST_ARRAY, Contents, is_plain
@@ -316,8 +315,8 @@ def _holder(walk: Walk, source: Source, value: Any) -> None:
         source = Object(Held(value))
     walk.guard(source, "type", Held(kind))
     if isinstance(value, _modules()):
-        for name in attributes_of_holder(value):
-            walk.place(Attribute(source, name), vars(value)[name])
+        for _, part in value.__parts__():
+            walk.place(Object(Held(part)), part)
     if known.top_of(kind) != "mgb":
         walk.place(Object(Held(kind)), kind)
     walk.bear(source, value)

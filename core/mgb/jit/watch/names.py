@@ -63,6 +63,8 @@ class Names:
         May it read or write an attribute whose name it computes?
     handles_errors : bool
         May it go on after an error of its own, as where a call does not fit a function?
+    asks_classes : bool
+        Does it ask whether something is of a class, otherwise than by calling a function?
     """
 
     chains: set[tuple[str, ...]] = field(default_factory=set)
@@ -74,6 +76,7 @@ class Names:
     elements: int | None = None
     is_wild: bool = False
     handles_errors: bool = False
+    asks_classes: bool = False
 
     @property
     def denied(self) -> set[str]:
@@ -120,6 +123,7 @@ class Names:
         elif kind == "CHECK_EXC_MATCH" or (kind == "PUSH_EXC_INFO" and found[place + 1].opname == "POP_TOP"):
             self.handles_errors = True
         elif kind == "MATCH_CLASS":
+            self.asks_classes = True
             self.attributes.add("__match_args__")
 
     def _constant(self, constant: object) -> None:

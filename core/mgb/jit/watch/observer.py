@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import gc
 import logging
 import string
@@ -14,7 +13,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 
 from ...errors import ImpureBodyError
-from ...holding import SETTINGS
+from ...holding import SETTINGS, Holder
 from ...tensor import Tensor
 from ..arguments import TEXTS, names_of, texts_within
 from ..environment import known
@@ -32,6 +31,8 @@ Given = ParamSpec("Given")
 Value = TypeVar("Value")
 #: At most so many impurities are told apart.
 _MOST = 100
+#: What the body makes of these is its own.
+_PLAIN_CONTAINERS = frozenset({list, dict, set})
 #: Parts of Python's library that read all attributes of what they are given.
 _WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
 
@@ -86,6 +87,7 @@ class Observer:
         self.net = Events(self)
         self._made: set[int] = set()
         self._begun: tuple[list[Any], Any] = [], None  # the arguments
+        self._errors = handling_of_errors()
         self._handled = sys.exception()
         self._has_numbers = bool(follows)
         #: By the ids of what a method in C was called of: which, and where.
@@ -115,15 +117,15 @@ class Observer:
 
     def known(self, value: Any) -> Source | None:
         """Where it was found."""
-        return self.walk.known(value)
+        return self.walk.where(value)
 
     def source_of(self, thing: Any) -> Source | None:
         """The same."""
-        return self.walk.known(thing)
+        return self.walk.where(thing)
 
     def is_made(self, value: Any) -> bool:
         """Was it made during this call?"""
-        if self.walk.known(value) is not None:
+        if self.walk.where(value) is not None:
             return False
         return id(value) in self._made or not (isinstance(value, type) or callable(value) or _is_held(value))
 
@@ -133,7 +135,7 @@ class Observer:
 
     def takes_array(self, array: Any) -> Source | None:
         """Where an array is found outside that an op takes."""
-        return self.walk.known(array)
+        return self.walk.where(array)
 
     def enters(self, holder: Any) -> None:
         """The library works with a holder."""
@@ -141,7 +143,7 @@ class Observer:
             self.net.without(self._enters, holder)
 
     def _enters(self, holder: Any) -> None:
-        if self.walk.known(holder) is None:
+        if self.walk.where(holder) is None:
             self.walk.place(Object(Held(holder)), holder)
         self.walk.drain()
 
@@ -213,7 +215,6 @@ class Observer:
         self._arguments(args[self._of_instance :], kwargs)
         if self._of_instance:
             walk.place(Object(Held(args[0])), args[0])
-        walk.guard(Call(Object(Held(handling_of_errors))), "same", handling_of_errors())
         walk.place(Object(Held(function)), function)
         walk.drain()
 
@@ -239,12 +240,30 @@ class Observer:
 
     # what happens
 
+    def _see(self, do: Callable[..., object], *args: Any) -> None:
+        """What fails in watching is no failure of the body."""
+        try:
+            do(*args)
+        except ImpureBodyError:
+            raise
+        except Exception as error:
+            self.impure(f"could not be watched: {type(error).__name__}: {error}", line=self.line)
+
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts, or a generator goes on."""
+        self._see(self._starts, frame)
+
+    def calls(self, function: Any, frame: FrameType) -> None:
+        """`frame` calls a function in C."""
+        owner = getattr(function, "__self__", None)
+        if type(owner) not in _PLAIN_CONTAINERS or self.walk.where(owner) is not None:
+            self._see(self._calls, function, frame)
+
+    def _starts(self, frame: FrameType) -> None:
         code = frame.f_code
         if code.co_name == "__init__" and code.co_varnames:
             self._made.add(id(frame.f_locals.get(code.co_varnames[0])))
-        if self.walk.has_run(code) or code in _quiet:
+        if self.walk.has_run(code):
             return
         if code is known.SHOWS_WARNING:
             self._warns(frame)
@@ -265,21 +284,27 @@ class Observer:
         module, back = frame.f_globals.get("__name__") or "", frame.f_back
         top = module.partition(".")[0]
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+        if back is None or _is_within_trusted(back):
+            return
+        if isinstance(first, Holder) and known.said_of(module, code.co_name) != "tells":
+            self.walk.whole(first)
+        if code in _quiet:
+            return
         words = (code.co_name, code.co_qualname.partition(".")[0])
-        troubles = [pure.trouble_of_library(module, word, first, lambda _: True) for word in words]
-        if not any(troubles) and top not in _WILD and top != "logging":
-            _quiet.add(code)
-        elif back is not None and not _is_within_trusted(back):
-            if top == "logging":
-                self._logs(frame, back)
-            if top in _WILD:
-                self.walk.goes_wild()
-            for word in words:
-                if why := pure.trouble_of_library(module, word, first, self._is_outside):
-                    self.impure(why, back, once="changes of a" in why, writes="changes of a" in why)
+        if top == "logging":
+            self._logs(frame, back)
+        elif top in _WILD:
+            self.walk.goes_wild()
+        elif not any(pure.trouble_of_library(module, word, first, lambda _: True) for word in words):
+            return _quiet.add(code)
+        for word in words:
+            if why := pure.trouble_of_library(module, word, first, self._is_outside):
+                changes = "changes of a" in why
+                self.impure(why, back, once=changes, writes=changes)
+        return None
 
     def _is_outside(self, thing: Any) -> bool:
-        return self.walk.known(thing) is not None
+        return self.walk.where(thing) is not None
 
     def _logs(self, frame: FrameType, back: FrameType) -> None:
         """A message of a level that nobody wants does nothing, while that is so."""
@@ -296,14 +321,13 @@ class Observer:
         asked = Attribute(Object(Held(logger)), "isEnabledFor")
         return self.walk.guard(Call.given(asked, (level,)), "same", logger.isEnabledFor(level))
 
-    def calls(self, function: Any, frame: FrameType) -> None:
-        """`frame` calls a function in C."""
+    def _calls(self, function: Any, frame: FrameType) -> None:
         if not isinstance(function, known.IN_C):
             return
         if _is_within_trusted(frame) or _is_import(frame):
             return
         owner = getattr(function, "__self__", None)
-        if self.walk.known(owner) is not None and not isinstance(owner, type):
+        if self.walk.where(owner) is not None and not isinstance(owner, type):
             if isinstance(owner, known.CONTAINERS) and not pure.only_reads(owner, function.__name__):
                 self.lines[id(owner)] = function.__name__, line_of(frame)
         if pure.asks_any_name(function):
@@ -311,7 +335,7 @@ class Observer:
         if isinstance(owner, str) and function.__name__ in ("format", "format_map"):
             self.walk.add_names(_names_in_format(owner))
         if function in (isinstance, issubclass):
-            self.walk.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+            self.walk.asks_classes()
         elif function in (sys.exception, sys.exc_info) and sys.exception() is self._handled:
             if self._handled is not None:
                 self.impure("asks for an exception that is handled outside", frame)
@@ -334,6 +358,8 @@ class Observer:
 
     def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._settings()
+        if self.walk.sees_numpy:
+            self.walk.guard(Call(Object(Held(handling_of_errors))), "same", self._errors)
         self.walk.ends()
         self._containers(args[self._of_instance :], kwargs)
         self._tensors()
@@ -380,18 +406,21 @@ class Observer:
     def _objects(self) -> None:
         """Objects of one class that are compared, or are keys, stay as many."""
         groups: dict[type, list[Source]] = {}
+        moving: set[type] = set()  # of which there may be others
         functions: dict[bool, dict[int, Source]] = {True: {}, False: {}}  # are they in arguments?
         for source, value in self.walk.found():
             if isinstance(value, FunctionType):
                 functions[is_in_argument(source)][id(value)] = source
             elif known.is_heap(type(value)) and not isinstance(value, (Tensor, type)):
                 groups.setdefault(type(value), []).append(source)
+                if id(value) not in self.walk.fixed:
+                    moving.add(type(value))
         if functions[True]:
             given = tuple(functions[True].values())
             self.walk.guard(Sources(given), "other than", frozenset(functions[False]))
             self.walk.guard(Sources(given), "different", len(given))
-        for sources in groups.values():
-            if len(sources) > 1 and not all(isinstance(source, Object) for source in sources):
+        for kind, sources in groups.items():
+            if len(sources) > 1 and kind in moving:
                 self.walk.guard(Sources(tuple(sources)), "different", len(sources))
 
     def _check_result(self, result: Any) -> None:

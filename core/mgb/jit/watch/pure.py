@@ -27,6 +27,7 @@ from ...tensor import Tensor
 from ...trusted import is_plugins
 from ..environment import known
 from ..guard import is_plain
+from ..source import is_static
 
 _MGB = str(Path(__file__).parents[2])
 _NUMPY = str(Path(np.__file__).parent)
@@ -71,6 +72,11 @@ def is_library(module: str | None) -> bool:
     if file is None:
         return top in sys.stdlib_module_names and (found is None or isinstance(found, ModuleType))
     return is_stdlib_file(file) or is_plugins(file)
+
+
+def is_of_library(function: Any) -> bool:
+    """Is it a function that a library has by its name, so that what is around it is the library's, too?"""
+    return is_library(function.__module__) and is_static(function)
 
 
 _PURE_C = frozenset(

@@ -5,6 +5,7 @@ A place that has another thing after the body was written by it; at later calls 
 
 from __future__ import annotations
 
+import abc
 import builtins
 import sys
 import weakref
@@ -13,16 +14,19 @@ from importlib.util import resolve_name
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from ...holding import Holder, attributes_of
 from ...tensor import Tensor
 from ..environment.attributes import is_empty
+from ..environment import known
 from ..environment.changing import Changing
 from ..guard import Guard, Guards, is_plain
-from ..source import Argument, Attribute, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
+from ..source import Argument, Attribute, Call, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
 from . import kinds, pure
 from .bearer import Bearer
 from .names import Names, codes_in, names_of
 
 _BUILTINS = Held(vars(builtins))
+_ERRORS = frozenset({"TypeError", "AttributeError", "Exception", "BaseException", "hasattr", "getattr"})
 #: Places that one walk goes to at most.
 LARGEST = 20_000
 
@@ -69,6 +73,8 @@ class Walk:
         self.makes: Callable[[Any], bool] = lambda _: False
         #: By the ids of Tensors among the arguments that stand elsewhere, too.
         self.also: set[int] = set()
+        self.fixed: set[int] = set()  # the ids of what is the same object at each call
+        self.sees_numpy = False
         self.given: set[int] = set()  # containers among the arguments
         self._found: dict[int, tuple[Source, Callable[[], Any]]] = {}
         self._waiting: list[tuple[Source, Any]] = []
@@ -76,8 +82,9 @@ class Walk:
         self._ran: set[CodeType] = set()
         self._inner: set[CodeType] = set()  # that those which ran make
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
+        self._whole: set[int] = set()
         self._active: set[int] = set()
-        self._handles_errors = False  # may a call have failed, before the function began?
+        self.handles_errors = False  # may a call have failed, before the function began?
 
     # places
 
@@ -87,9 +94,12 @@ class Walk:
 
     def is_(self, source: Source, value: Any) -> None:
         """It has to be this object."""
+        self.fixed.add(id(value))
+        if isinstance(source, Object):
+            return
         self.guards.add(Guard(source, "is", Held(value)))
 
-    def known(self, value: Any) -> Source | None:
+    def where(self, value: Any) -> Source | None:
         """Where it was found."""
         found = self._found.get(id(value))
         return found[0] if found is not None and found[1]() is value else None
@@ -101,10 +111,10 @@ class Walk:
 
     def meets(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, as the core says."""
-        known = self.known(value)
-        if known is None:
+        first = self.where(value)
+        if first is None:
             self._keep(value, source)
-        elif isinstance(value, Tensor) and isinstance(known, Argument):
+        elif isinstance(value, Tensor) and isinstance(first, Argument):
             self.also.add(id(value))
 
     def place(self, source: Source, value: Any) -> None:
@@ -114,31 +124,34 @@ class Walk:
         self.places[source] = value
         if len(self.places) > LARGEST:
             self.tell(f"can reach more than {LARGEST} places")
+        self.sees_numpy = self.sees_numpy or known.top_of(value) == "numpy" or known.top_of(type(value)) == "numpy"
         if is_plain(value):
             if not isinstance(source, Argument):
                 self.guard(source, "same", value)
             return
         if isinstance(value, Tensor) and self.makes(value):
             return
-        known = self.known(value)
-        if isinstance(value, Tensor) and self.changing.is_followed(source, value, known):
+        first = self.where(value)
+        if isinstance(value, Tensor) and self.changing.is_followed(source, value, first):
             return self.bear(source, value)
-        if known is None or known == source:
+        if first is None or first == source:
             self._keep(value, source)
             self._waiting.append((source, value))
         elif id(value) not in self.given:
-            if isinstance(value, Tensor) and isinstance(known, Argument):
+            if isinstance(value, Tensor) and isinstance(first, Argument):
                 self.also.add(id(value))
             if kinds.stays_itself(value) and not is_in_argument(source):
                 self.is_(source, value)
-                if isinstance(value, FunctionType) and is_in_argument(known):
-                    self.is_(known, value)
+                if isinstance(value, FunctionType) and is_in_argument(first):
+                    self.is_(first, value)
+            elif isinstance(first, Object):
+                self.is_(source, value)
             else:
-                self.guard(source, "alias", known)
+                self.guard(source, "alias", first)
 
     def argument(self, source: Argument, leaf: Any) -> None:
         """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes."""
-        if isinstance(leaf, Tensor) and self.known(leaf) is None:
+        if isinstance(leaf, Tensor) and self.where(leaf) is None:
             self._keep(leaf, source)
             self._waiting.append((source, leaf))
         elif not isinstance(leaf, Tensor):
@@ -178,13 +191,29 @@ class Walk:
                 bearer.read(new, self.is_wild)
             self.drain()
 
+    def whole(self, holder: Any) -> None:
+        """All that stands in a holder, and in those in it, may be read."""
+        waiting = [holder]
+        while waiting:
+            one = waiting.pop()
+            if id(one) in self._whole:
+                continue
+            self._whole.add(id(one))
+            source = self.where(one)
+            source = source if source is not None and is_in_argument(source) else Object(Held(one))
+            for name in attributes_of(one):
+                self.place(Attribute(source, name), vars(one)[name])
+            waiting += [part for _, part in one.__parts__() if isinstance(part, Holder)]
+        self.drain()
+
     # code
 
     def function(self, source: Source, function: FunctionType) -> None:
         """`function`, which `source` gives, can be called: what is around it matters once it is."""
         code = function.__code__
         self._functions.setdefault(code, []).append((source, function))
-        if code in self._ran or (pure.is_trusted(code) and function.__closure__):
+        is_closure = function.__closure__ and pure.is_trusted(code) and not pure.is_of_library(function)
+        if code in self._ran or is_closure:
             self._activate(source, function)
 
     def starts(self, code: CodeType, space: dict[str, Any]) -> bool:
@@ -213,7 +242,9 @@ class Walk:
     def _note_writes(self, code: CodeType, names: Names) -> None:
         self.loaded |= names.loaded
         self.used |= names.used
-        self._handles_errors |= names.handles_errors or bool(names.loaded & {"TypeError", "Exception", "BaseException"})
+        self.handles_errors |= names.handles_errors or bool(names.loaded & _ERRORS) or code.co_name == "__exit__"
+        if names.asks_classes:
+            self.asks_classes()
         for name, line in names.stored.items():
             self.stored.setdefault(name, (code.co_filename, line))
         if names.elements is not None:
@@ -258,6 +289,7 @@ class Walk:
         while type(value) is ModuleType and names and names[0] in vars(value):
             self.is_(source, value)
             self.places[source] = value
+            self.sees_numpy = self.sees_numpy or value.__name__.startswith("numpy")
             if not pure.is_library(value.__name__):
                 self.guard(source, "type", Held(ModuleType))
             source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
@@ -277,12 +309,16 @@ class Walk:
                 else:
                     self.tell(f"imports {part}")
 
+    def asks_classes(self) -> None:
+        """It is asked whether something is of a class, which a class may have been told since."""
+        self.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+
     # the end
 
     def ends(self) -> None:
         """What was absent has to stay away, and calls that did not fit a function must not come to do so."""
         for source, function in [each for found in self._functions.values() for each in found]:
-            if self._handles_errors and not pure.is_librarys(function.__code__):
+            if self.handles_errors and not pure.is_librarys(function.__code__):
                 self._activate(source, function)
         self.drain()
         for bearer in self._bearers:
