@@ -53,6 +53,8 @@ class Bearer:
         """May code have seen that there is no such attribute, or one of the class in its place?"""
         if self._walk.handles_errors or isinstance(self._thing, (ModuleType, type)):
             return True
+        if name in self._walk.stored or "setattr" in self._walk.loaded:
+            return True
         kind = type(self._thing)
         getter, owner = known.lookup(kind, "__getattr__")
         has_getter = getter is not MISSING and owner is not None and not pure.is_library(owner.__module__)

@@ -41,3 +41,10 @@ def _raw(walk: Walk, base: type, name: str, raw: Any) -> None:
         walk.place(Object(Held(raw)), raw)
     elif hasattr(type(raw), "__get__") and not isinstance(raw, _SLOTS):
         walk.place(Item(Attribute(Object(Held(base)), "__dict__"), name), raw)
+
+
+def every_method(kind: type) -> tuple[Any, ...]:
+    """Its bases, and what these have for their objects to be called, a library's as well."""
+    bases = [base for base in kind.__mro__ if known.is_heap(base)]
+    methods = (raw for base in bases for raw in vars(base).values() if isinstance(raw, METHODS))
+    return (*bases, *methods)

@@ -79,5 +79,11 @@ class Unchanged:
         self._number = 0 if self._where is None else self._where.value
         return True
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unchanged) and (self._facts, self._known) == (other._facts, other._known)
+
+    def __hash__(self) -> int:
+        return hash(self._known)
+
     def __repr__(self) -> str:
         return "a class has other methods or bases"

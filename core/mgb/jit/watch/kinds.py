@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import decimal
 import enum
 import functools
+import gc
 import logging
 import operator
 import sys
@@ -24,14 +26,14 @@ from ..environment import known
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
 from . import classes, pure
+from .epochs import Unchanged
 
 if TYPE_CHECKING:
     from .walk import Walk
 
 _NAMED_FIELD = type(collections.namedtuple("_Named", "field").field)  # type: ignore[misc]
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 #: Stays what it was made, and so is known as the object that it is.
-_CONSTANT: tuple[type, ...] = (np.ufunc, np.dtype, *known.UNCHANGING, *_LOCKS)
+_CONSTANT: tuple[type, ...] = (np.ufunc, np.dtype, *known.UNCHANGING)
 
 
 def stays_itself(value: Any) -> bool:
@@ -44,18 +46,17 @@ def look(walk: Walk, source: Source, value: Any) -> None:
     """`value` stands at `source`, and has not been looked at yet."""
     for kind, rule in _RULES:
         if isinstance(value, kind):
-            rule(walk, source, value)
-            return
+            return rule(walk, source, value)
+    if known.is_heap(type(value)):
+        return _instance(walk, source, value)
     if isinstance(value, np.void):
         return walk.tell(f"can reach {source}, a row of an array")
-    if value is known.MISSING or type(value) is object or isinstance(value, _CONSTANT):
-        walk.is_(source, value)
-    elif type(value).__module__.startswith("numpy") and type(value).__name__ == "_ArrayFunctionDispatcher":
-        walk.is_(source, value)
-    elif known.is_heap(type(value)):
-        _instance(walk, source, value)
-    else:
-        _opaque(walk, source, value)
+    if isinstance(value, decimal.Decimal):
+        return walk.tell(f"can reach {source}, a Decimal, whose operations a context decides")
+    of_numpy = type(value).__module__.startswith("numpy") and type(value).__name__ == "_ArrayFunctionDispatcher"
+    if of_numpy or value is known.MISSING or type(value) is object or isinstance(value, _CONSTANT):
+        return walk.is_(source, value)
+    return _opaque(walk, source, value)
 
 
 def _opaque(walk: Walk, source: Source, value: Any) -> None:
@@ -201,13 +202,35 @@ def _kept(walk: Walk, source: Source, value: Any) -> None:
     walk.is_(source, value)
     here = Object(Held(value))
     walk.place(Attribute(here, "__wrapped__"), value.__wrapped__)
-    walk.guard(Result(misses_of, here), "same", misses_of(value))
+    walk.guard(here, "meets", Kept(value))
+    for result in results_in(value):
+        if not is_plain(result):
+            walk.place(Object(Held(result)), result)
 
 
-def misses_of(cached: Any) -> tuple[int, int]:
-    """How often an `lru_cache` had no result, and how many it has."""
-    info = cached.cache_info()
-    return info.misses, info.currsize
+class Kept:
+    """What a function made by `lru_cache` has kept, which it still has where this is called."""
+
+    def __init__(self, cached: Any) -> None:
+        self._known = [Held(result) for result in results_in(cached)]
+
+    def __call__(self, cached: Any) -> bool:
+        now = set(map(id, results_in(cached)))
+        return all(held._hash in now and not held.is_gone() for held in self._known)
+
+    def __repr__(self) -> str:
+        return "a function has forgotten results that it kept by lru_cache"
+
+
+def results_in(cached: Any) -> list[Any]:
+    """The results that a function made by `lru_cache` keeps, and what it keeps them by."""
+    found = []
+    for part in gc.get_referents(cached):
+        if type(part) is dict and part is not getattr(cached, "__dict__", None):
+            found += [value for value in part.values() if type(value).__name__ != "_lru_list_elem"]
+        elif part is not cached.__wrapped__ and not isinstance(part, (type, dict)):
+            found.append(part)
+    return found
 
 
 # functions, classes, modules
@@ -290,13 +313,18 @@ def _instance(walk: Walk, source: Source, value: Any) -> None:
     base = next(base for base in kind.__mro__ if not known.is_heap(base))
     if not issubclass(base, (BaseException, *known.UNCHANGING)) and base is not object:
         return _opaque(walk, source, value)
-    if pure.is_library(kind.__module__) and known.is_pure_library(kind):
+    if any(known.is_heap(b) and pure.is_library(b.__module__) and _has_trusted_methods(b) for b in kind.__mro__):
         for name, part in known.attributes_of(value).items():
             walk.place(Attribute(source, name), part)
     if issubclass(base, (int, float, str, bytes, complex)):
         walk.guard(Result(native_of, source), "same", native_of(value))
     walk.place(Object(Held(kind)), kind)
     return walk.bear(source, value)
+
+
+def _has_trusted_methods(base: type) -> bool:
+    """Does code that is not watched read its objects?"""
+    return known.top_of(base) == "numpy" or known.is_pure_library(base)
 
 
 def native_of(value: Any) -> Any:
@@ -314,6 +342,7 @@ def _holder(walk: Walk, source: Source, value: Any) -> None:
         walk.is_(source, value)
         source = Object(Held(value))
     walk.guard(source, "type", Held(kind))
+    walk.guard(Object(Held(kind)), "meets", Unchanged(kind, classes.every_method))
     if isinstance(value, _modules()):
         for _, part in value.__parts__():
             walk.place(Object(Held(part)), part)

@@ -19,6 +19,7 @@ _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_
 _ATTRIBUTES_WRITTEN = frozenset({"STORE_ATTR", "DELETE_ATTR"})
 _READING = _GLOBALS | _ATTRIBUTES | frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _VARIABLES_WRITTEN = frozenset({"STORE_DEREF", "DELETE_DEREF"})
+_FORMATTING = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"})
 _ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
 #: What takes the arguments of a call from the stack.
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
@@ -65,6 +66,8 @@ class Names:
         May it go on after an error of its own, as where a call does not fit a function?
     asks_classes : bool
         Does it ask whether something is of a class, otherwise than by calling a function?
+    makes_texts : bool
+        May it make texts of things?
     """
 
     chains: set[tuple[str, ...]] = field(default_factory=set)
@@ -77,6 +80,7 @@ class Names:
     is_wild: bool = False
     handles_errors: bool = False
     asks_classes: bool = False
+    makes_texts: bool = False
 
     @property
     def denied(self) -> set[str]:
@@ -103,6 +107,7 @@ class Names:
                 self.stored.setdefault(name, line)
             else:
                 self.loaded.add(name)
+            self.makes_texts = self.makes_texts or name in ("str", "repr", "format", "ascii", "print")
             if name in _BY_NAME and not _is_by_constant(found, place):
                 self.is_wild = True
             self.chains.add((name, *_attributes_after(found, place)))
@@ -122,6 +127,8 @@ class Names:
             self.imports.add((name, level if type(level) is int else 0))
         elif kind == "CHECK_EXC_MATCH" or (kind == "PUSH_EXC_INFO" and found[place + 1].opname == "POP_TOP"):
             self.handles_errors = True
+        elif kind in _FORMATTING:
+            self.makes_texts = True
         elif kind == "MATCH_CLASS":
             self.asks_classes = True
             self.attributes.add("__match_args__")

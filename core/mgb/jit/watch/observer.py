@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from ...errors import ImpureBodyError
 from ...holding import SETTINGS, Holder
 from ...tensor import Tensor
@@ -33,6 +35,8 @@ Value = TypeVar("Value")
 _MOST = 100
 #: What the body makes of these is its own.
 _PLAIN_CONTAINERS = frozenset({list, dict, set})
+#: Functions of NumPy's that tell of its state.
+_STATES = frozenset({"geterr", "geterrcall", "getbufsize", "get_printoptions"})
 #: Parts of Python's library that read all attributes of what they are given.
 _WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
 
@@ -291,6 +295,10 @@ class Observer:
         if code in _quiet:
             return
         words = (code.co_name, code.co_qualname.partition(".")[0])
+        if top == "numpy" and code.co_name in _STATES and getattr(np, code.co_name, None) in known.AGAIN:
+            function = getattr(np, code.co_name)
+            self.walk.place(Call.given(Object(Held(function)), ()), function())
+            self.walk.drain()
         if top == "logging":
             self._logs(frame, back)
         elif top in _WILD:
@@ -324,7 +332,7 @@ class Observer:
     def _calls(self, function: Any, frame: FrameType) -> None:
         if not isinstance(function, known.IN_C):
             return
-        if _is_within_trusted(frame) or _is_import(frame):
+        if pure.is_tame(frame.f_code) or _is_within_trusted(frame) or _is_import(frame):
             return
         owner = getattr(function, "__self__", None)
         if self.walk.where(owner) is not None and not isinstance(owner, type):

@@ -36,7 +36,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 #: Parts of Python's library whose names, though they are computed, lead to nothing but what others name too.
 _TAME = (
     "cached_property.", "partialmethod.", "singledispatchmethod.", "update_wrapper", "wraps",
-    "_GeneratorContextManager", "contextmanager", "total_ordering", "recursive_repr", "_is_type",
+    "_GeneratorContextManager", "contextmanager", "total_ordering", "recursive_repr", "_recursive_repr", "_is_type",
 )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def is_stdlib_file(file: str) -> bool:
 
 def is_trusted(code: CodeType) -> bool:
     """Is it taken as a pure function of its arguments? What a class decorator has made reads objects."""
-    return code.co_filename != "<string>" and known.is_trusted(code)
+    return code.co_filename != "<string>" and known.is_trusted(code) and not is_tame(code)
 
 
 def is_librarys(code: CodeType) -> bool:
@@ -180,6 +180,10 @@ def trouble_of_library(module: str, name: str, first: Any, is_outside: Callable[
             return f"writes what {name} changes of a {type(first).__name__} from outside"
     elif top == "numpy" and (name in known.NUMPY_DENIED or ".random" in module):
         return f"calls NumPy's {name}"
+    elif top == "numpy" and module.endswith("arrayprint"):
+        return "makes a text of an array, which NumPy's print options decide"
+    elif top == "typing" and name == "get_type_hints":
+        return "calls typing.get_type_hints"
     elif top == "json" and name in ("load", "dump"):
         return f"calls json.{name}"
     elif top in known.DENIED_LIBRARY and top != "logging":

@@ -75,6 +75,7 @@ class Walk:
         self.also: set[int] = set()
         self.fixed: set[int] = set()  # the ids of what is the same object at each call
         self.sees_numpy = False
+        self.makes_texts = False
         self.given: set[int] = set()  # containers among the arguments
         self._found: dict[int, tuple[Source, Callable[[], Any]]] = {}
         self._waiting: list[tuple[Source, Any]] = []
@@ -201,6 +202,7 @@ class Walk:
             self._whole.add(id(one))
             source = self.where(one)
             source = source if source is not None and is_in_argument(source) else Object(Held(one))
+            self.guard(Result(attributes_of, source), "items", tuple(attributes_of(one)))
             for name in attributes_of(one):
                 self.place(Attribute(source, name), vars(one)[name])
             waiting += [part for _, part in one.__parts__() if isinstance(part, Holder)]
@@ -243,6 +245,7 @@ class Walk:
         self.loaded |= names.loaded
         self.used |= names.used
         self.handles_errors |= names.handles_errors or bool(names.loaded & _ERRORS) or code.co_name == "__exit__"
+        self.makes_texts |= names.makes_texts
         if names.asks_classes:
             self.asks_classes()
         for name, line in names.stored.items():

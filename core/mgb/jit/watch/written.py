@@ -39,6 +39,8 @@ def impurities_of(observer: Observer, take: bool = False) -> Iterator[Impurity]:
         if take and _is_effect(observer, source, value):
             _write(observer, source, value)
         else:
+            if take and value is not MISSING:  # no later call finds both what was there and what is
+                observer.walk.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
             yield Impurity(_reason(source, observer), *_line(source, observer), True, True)
     for guard in list(observer.guards):
         if guard.source in told or guard.holds(observer.leaves):
