@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ... import forking
@@ -13,6 +13,7 @@ from ... import forking
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
 _lock = forking.lock()
+_UNBOUND = (MethodDescriptorType, WrapperDescriptorType)
 _TOOL = "mgb"
 _TOOLS = (4, 3, 5)  # the numbers that are nobody's
 _listening: set[int] = set()
@@ -118,8 +119,7 @@ def _called(code: CodeType, offset: int, function: Any, first: Any) -> None:
 def _bound(function: Any, first: Any) -> Any:
     """A method in C with what it is called of, as a profiler is told of it."""
     missing: Any = sys.monitoring.MISSING  # type: ignore[attr-defined]
-    owner = getattr(function, "__objclass__", None)
-    if owner is not None and first is not missing and isinstance(first, owner):
+    if isinstance(function, _UNBOUND) and first is not missing and isinstance(first, function.__objclass__):
         return function.__get__(first)
     return function
 
