@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Attributes in C of classes that are read though they stand in no class.
 _OF_CLASSES = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
-_OF_FUNCTIONS = frozenset({"__doc__", "__name__", "__qualname__", "__annotations__", "__wrapped__"})
+_OF_FUNCTIONS = frozenset("__doc__ __name__ __qualname__ __annotations__ __module__".split())
 _MADE_BY_CLASSES = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__"})
 #: What mgb keeps in a holder.
 _KEPT = "_kept_calls"

@@ -268,11 +268,15 @@ def _builtin(walk: Walk, source: Source, value: types.BuiltinFunctionType) -> No
 def _class(walk: Walk, source: Source, value: type) -> None:
     walk.is_(source, value)
     here = Object(Held(value))
+    if known.reads_elsewhere(value):
+        walk.tell(f"can reach the class {value.__module__}.{value.__qualname__}, which reads or writes elsewhere")
     if known.is_heap(value) and not pure.is_library(value.__module__):
         classes.facts(walk, here, value)
         walk.bear(here, value)
     elif value in (operator.attrgetter, operator.methodcaller):
         walk.goes_wild()
+    elif value is decimal.Decimal:
+        walk.tell("can reach Decimal, whose operations a context decides")
     elif issubclass(value, known.SEEDED) or not _is_harmless(value):
         walk.tell(f"can reach the class {value.__module__}.{value.__qualname__}, which may do anything")
 

@@ -198,21 +198,22 @@ class Observer:
         self.line = _beginning(function)
         try:
             self._roots(function, args, kwargs)
-            if trouble := self.net.begin():
-                self.impure(f"its calls cannot be watched: {trouble}")
-            _watching.observer = self
-            try:
-                result = function(*args, **kwargs)
-            finally:
-                _watching.observer = outer
-                self.net.end()
-            self._end(result, args, kwargs)
-        finally:
+            result = self._run(function, args, kwargs)
             _watching.observer = outer
-            self.net.end()  # an interrupt may have come before
+            self.net.end()
+            self._end(result, args, kwargs)
+        finally:  # an interrupt may come anywhere
+            _watching.observer = outer
+            self.net.end()
             self._begun = [], None
             self.walk.release()
         return result
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if trouble := self.net.begin():
+            self.impure(f"its calls cannot be watched: {trouble}")
+        _watching.observer = self
+        return function(*args, **kwargs)
 
     def _roots(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         walk = self.walk
@@ -288,7 +289,7 @@ class Observer:
         module, back = frame.f_globals.get("__name__") or "", frame.f_back
         top = module.partition(".")[0]
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
-        if back is None or _is_within_trusted(back):
+        if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
             return
         if isinstance(first, Holder) and known.said_of(module, code.co_name) != "tells":
             self.walk.whole(first)
@@ -306,7 +307,8 @@ class Observer:
         elif not any(pure.trouble_of_library(module, word, first, lambda _: True) for word in words):
             return _quiet.add(code)
         for word in words:
-            if why := pure.trouble_of_library(module, word, first, self._is_outside):
+            why = pure.trouble_of_library(module, word, first, self._is_outside)
+            if why is not None and not _is_import(frame):
                 changes = "changes of a" in why
                 self.impure(why, back, once=changes, writes=changes)
         return None

@@ -127,6 +127,8 @@ class Walk:
             self.tell(f"can reach more than {LARGEST} places")
         self.sees_numpy = self.sees_numpy or known.top_of(value) == "numpy" or known.top_of(type(value)) == "numpy"
         if is_plain(value):
+            if isinstance(value, float) and value != value:
+                self.tell(f"can reach {source}, which is NaN, known by its identity")
             if not isinstance(source, Argument):
                 self.guard(source, "same", value)
             return
