@@ -1,15 +1,17 @@
 """What one call of a Python function can name outside itself, as guards, and why it cannot be skipped later.
 
-A function's body runs once under an `Observer`, which needs neither its source nor any change of its code. What
-existed before the call is *outside*. At the start of each function that runs the names in its code are followed:
-whatever they lead to is a place, and what stands there a guard. A guard that fails after the body was written
-by it. What is in C, and unknown, or hides its state, is an impurity, too.
+A function's body runs once under an `Observer`, which needs neither its source nor any change of its code.
+What existed before the call is *outside*. At the start of each function that runs the names in its code are
+followed: whatever they lead to is a place, and what stands there a guard. A guard that fails after the body was
+written by it. What is in C, and unknown, or hides its state, is an impurity, too.
 
 * `names`: what code can name;
 * `walk`, `bearer`, `kinds`, `classes`: the places that names lead to, and the guards of each kind of object;
 * `events`: which code starts, and which functions in C are called;
 * `pure`: what is known of these;
-* `written`: what has changed;
+* `epochs`: whether a class has been changed;
+* `written`: what has changed, and which of that is an effect;
+* `running`, `ending`: what happens in a call, and what is asked after it;
 * `observer`: one call.
 """
 

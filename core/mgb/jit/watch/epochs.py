@@ -44,7 +44,7 @@ def _tells(offset: int) -> bool:
 @functools.cache
 def _offset() -> int | None:
     """Where in a class the number stands; None: nobody knows."""
-    for offset in range(0, type.__basicsize__, _SIZE):
+    for offset in range(0, int(vars(type)["__basicsize__"].__get__(type)), _SIZE):
         if _tells(offset):
             return offset
     return None

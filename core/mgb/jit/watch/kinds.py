@@ -31,7 +31,7 @@ from .epochs import Unchanged
 if TYPE_CHECKING:
     from .walk import Walk
 
-_NAMED_FIELD = type(collections.namedtuple("_Named", "field").field)  # type: ignore[misc]
+_NAMED_FIELD: type = type(vars(collections.namedtuple("_Named", "field"))["field"])
 #: Stays what it was made, and so is known as the object that it is.
 _CONSTANT: tuple[type, ...] = (np.ufunc, np.dtype, *known.UNCHANGING)
 
@@ -46,17 +46,20 @@ def look(walk: Walk, source: Source, value: Any) -> None:
     """`value` stands at `source`, and has not been looked at yet."""
     for kind, rule in _RULES:
         if isinstance(value, kind):
-            return rule(walk, source, value)
-    if known.is_heap(type(value)):
-        return _instance(walk, source, value)
-    if isinstance(value, np.void):
-        return walk.tell(f"can reach {source}, a row of an array")
-    if isinstance(value, decimal.Decimal):
-        return walk.tell(f"can reach {source}, a Decimal, whose operations a context decides")
-    of_numpy = type(value).__module__.startswith("numpy") and type(value).__name__ == "_ArrayFunctionDispatcher"
-    if of_numpy or value is known.MISSING or type(value) is object or isinstance(value, _CONSTANT):
-        return walk.is_(source, value)
-    return _opaque(walk, source, value)
+            rule(walk, source, value)
+            return
+    kind_of = type(value)
+    of_numpy = kind_of.__module__.startswith("numpy") and kind_of.__name__ == "_ArrayFunctionDispatcher"
+    if known.is_heap(kind_of):
+        _instance(walk, source, value)
+    elif isinstance(value, np.void):
+        walk.tell(f"can reach {source}, a row of an array")
+    elif isinstance(value, decimal.Decimal):
+        walk.tell(f"can reach {source}, a Decimal, whose operations a context decides")
+    elif of_numpy or value is known.MISSING or type(value) is object or isinstance(value, _CONSTANT):
+        walk.is_(source, value)
+    else:
+        _opaque(walk, source, value)
 
 
 def _opaque(walk: Walk, source: Source, value: Any) -> None:
@@ -80,9 +83,11 @@ def _tensor(walk: Walk, source: Source, value: Tensor) -> None:
 
 def _array(walk: Walk, source: Source, value: np.ndarray[Any, Any]) -> None:
     if type(value) is not np.ndarray or value.dtype.hasobject:
-        return walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
+        walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
+        return
     if value.nbytes > LARGEST_ARRAY:
-        return walk.tell(f"can reach {source}, an array of {value.nbytes} bytes")
+        walk.tell(f"can reach {source}, an array of {value.nbytes} bytes")
+        return
     walk.guard(source, "array", Contents.of(value))
     walk.guard(Attribute(Attribute(source, "flags"), "num"), "same", value.flags.num)
     if isinstance(source, Argument):
@@ -91,7 +96,6 @@ def _array(walk: Walk, source: Source, value: np.ndarray[Any, Any]) -> None:
             walk.guard(base, "same", None)
         else:
             walk.is_(base, value.base)
-    return None
 
 
 # containers
@@ -103,7 +107,8 @@ def _keys(parts: Any) -> tuple[Any, ...]:
 
 def _mapping(walk: Walk, source: Source, value: Any) -> None:
     if value is sys.modules:
-        return walk.tell("reads sys.modules")
+        walk.tell("reads sys.modules")
+        return
     walk.guard(source, "type", Held(type(value)))
     walk.guard(Result(list, source), "items", _keys(value))
     for key, part in list(value.items()):
@@ -114,7 +119,7 @@ def _mapping(walk: Walk, source: Source, value: Any) -> None:
             walk.place(Item(source, Held(key)), part)
     if isinstance(value, collections.defaultdict):
         walk.place(Attribute(source, "default_factory"), value.default_factory)
-    return _of_users_class(walk, source, value)
+    _of_users_class(walk, source, value)
 
 
 def _sequence(walk: Walk, source: Source, value: Any) -> None:
@@ -269,7 +274,8 @@ def _class(walk: Walk, source: Source, value: type) -> None:
     walk.is_(source, value)
     here = Object(Held(value))
     if known.reads_elsewhere(value):
-        walk.tell(f"can reach the class {value.__module__}.{value.__qualname__}, which reads or writes elsewhere")
+        name = f"{value.__module__}.{value.__qualname__}"
+        walk.tell(f"can reach the class {name}, which reads or writes elsewhere")
     if known.is_heap(value) and not pure.is_library(value.__module__):
         classes.facts(walk, here, value)
         walk.bear(here, value)
@@ -317,7 +323,7 @@ def _instance(walk: Walk, source: Source, value: Any) -> None:
     base = next(base for base in kind.__mro__ if not known.is_heap(base))
     if not issubclass(base, (BaseException, *known.UNCHANGING)) and base is not object:
         return _opaque(walk, source, value)
-    if any(known.is_heap(b) and pure.is_library(b.__module__) and _has_trusted_methods(b) for b in kind.__mro__):
+    if any(map(_has_trusted_methods, kind.__mro__)):
         for name, part in known.attributes_of(value).items():
             walk.place(Attribute(source, name), part)
     if issubclass(base, (int, float, str, bytes, complex)):
@@ -328,6 +334,8 @@ def _instance(walk: Walk, source: Source, value: Any) -> None:
 
 def _has_trusted_methods(base: type) -> bool:
     """Does code that is not watched read its objects?"""
+    if not known.is_heap(base) or not pure.is_library(base.__module__):
+        return False
     return known.top_of(base) == "numpy" or known.is_pure_library(base)
 
 
@@ -356,7 +364,7 @@ def _holder(walk: Walk, source: Source, value: Any) -> None:
 
 
 @functools.cache
-def _modules() -> type:
+def _modules() -> type[Any]:
     from ...module import Module
 
     return Module

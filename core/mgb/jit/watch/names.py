@@ -1,7 +1,7 @@
 """What a piece of code can name: its variables, the attributes of anything, what it imports and writes.
 
-Code reaches what is outside by names alone: those of global variables and modules, of the variables of functions
-around it, and of attributes. All of them stand in its code object, but for names that it computes.
+Code reaches what is outside by names alone: those of global variables and modules, of the variables of
+functions around it, and of attributes. All of them stand in its code object, but for names that it computes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
 _BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
 #: Attributes that are all attributes of a thing.
 _EVERY = _BY_NAME | frozenset(
-    "__dict__ __getstate__ __reduce_ex__ __reduce__ __getattribute__ __getattr__ __setattr__ __delattr__".split()
+    "__dict__ __getstate__ __reduce_ex__ __reduce__ __getattribute__ __getattr__ __setattr__ "
+    "__delattr__".split()
 )
 #: Attributes that lead to variables which no name tells.
 DENIED = frozenset(

@@ -36,7 +36,8 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 #: Parts of Python's library whose names, though they are computed, lead to nothing but what others name too.
 _TAME = (
     "cached_property.", "partialmethod.", "singledispatchmethod.", "update_wrapper", "wraps",
-    "_GeneratorContextManager", "contextmanager", "total_ordering", "recursive_repr", "_recursive_repr", "_is_type",
+    "_GeneratorContextManager", "contextmanager", "total_ordering", "recursive_repr",
+    "_recursive_repr", "_is_type",
 )  # fmt: skip
 
 
@@ -54,7 +55,8 @@ def is_trusted(code: CodeType) -> bool:
 def is_librarys(code: CodeType) -> bool:
     """Is it mgb's, NumPy's, Python's own, or a plugin's?"""
     file = code.co_filename
-    return is_trusted(code) or is_stdlib_file(file) or file.startswith((f"{_MGB}/", f"{_NUMPY}/")) or is_plugins(file)
+    is_ours = is_stdlib_file(file) or file.startswith((f"{_MGB}/", f"{_NUMPY}/"))
+    return is_ours or is_trusted(code) or is_plugins(file)
 
 
 def is_tame(code: CodeType) -> bool:
@@ -96,8 +98,8 @@ _BY_ANY_NAME = frozenset({vars, dir})
 _OWNERS = (
     *known.CONTAINERS, Tensor, np.generic, np.dtype, np.ufunc, weakref.ref, types.FunctionType,
     contextvars.ContextVar, super, property, re.Pattern, re.Match, type(threading.Lock()),
-    type(threading.RLock()), datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
-    types.GenericAlias, types.MethodType, BaseException, functools.partial,
+    type(threading.RLock()), datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
+    types.GenericAlias, types.MethodType, BaseException, functools.partial, decimal.Decimal,
 )  # fmt: skip
 #: Methods of these that do more.
 _DENIED_METHODS = frozenset(

@@ -16,11 +16,23 @@ from typing import Any
 
 from ...holding import Holder, attributes_of
 from ...tensor import Tensor
-from ..environment.attributes import is_empty
 from ..environment import known
+from ..environment.attributes import is_empty
 from ..environment.changing import Changing
 from ..guard import Guard, Guards, is_plain
-from ..source import Argument, Attribute, Call, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
+from ..source import (
+    Argument,
+    Attribute,
+    Call,
+    Cell,
+    Global,
+    Held,
+    Item,
+    Object,
+    Result,
+    Source,
+    is_in_argument,
+)
 from . import kinds, pure
 from .bearer import Bearer
 from .names import Names, codes_in, names_of
@@ -125,7 +137,7 @@ class Walk:
         self.places[source] = value
         if len(self.places) > LARGEST:
             self.tell(f"can reach more than {LARGEST} places")
-        self.sees_numpy = self.sees_numpy or known.top_of(value) == "numpy" or known.top_of(type(value)) == "numpy"
+        self.sees_numpy = self.sees_numpy or "numpy" in (known.top_of(value), known.top_of(type(value)))
         if is_plain(value):
             if isinstance(value, float) and value != value:
                 self.tell(f"can reach {source}, which is NaN, known by its identity")
@@ -246,7 +258,8 @@ class Walk:
     def _note_writes(self, code: CodeType, names: Names) -> None:
         self.loaded |= names.loaded
         self.used |= names.used
-        self.handles_errors |= names.handles_errors or bool(names.loaded & _ERRORS) or code.co_name == "__exit__"
+        can_handle = names.handles_errors or code.co_name == "__exit__"
+        self.handles_errors |= can_handle or bool(names.loaded & _ERRORS)
         self.makes_texts |= names.makes_texts
         if names.asks_classes:
             self.asks_classes()
@@ -267,7 +280,8 @@ class Walk:
         for number, (name, cell) in enumerate(
             zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         ):
-            held: Source = Item(Attribute(source, "__closure__"), number) if in_argument else Object(Held(cell))
+            around = Item(Attribute(source, "__closure__"), number)
+            held: Source = around if in_argument else Object(Held(cell))
             if is_empty(cell):
                 self.guard(Result(is_empty, held), "same", True)
             else:

@@ -1,7 +1,7 @@
 """What a body has written outside: the places that have another thing after it than before.
 
-A Tensor that the body makes, or a plain value, that a body puts into a variable, an attribute or an element, or
-appends to a list, is an *effect*: a call that skips the body can do that. All other writes make it run.
+A Tensor that the body makes, or a plain value, that a body puts into a variable, an attribute or an element,
+or appends to a list, is an *effect*: a call that skips the body can do that. All other writes make it run.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def _appends(observer: Observer, guard: Guard) -> bool:
     """Is all that was done with a list at a name that something was appended? Then that is an effect."""
     source, walk = guard.source, observer.walk
     held = found_at(source, observer.leaves)
-    if guard.test not in ("length", "items") or type(held) is not list or not _is_only_appended_to(observer, source):
+    if guard.test not in ("length", "items") or type(held) is not list:
+        return False
+    if not _is_only_appended_to(observer, source):
         return False
     before = guard.value if guard.test == "length" else len(guard.value)
     if len(held) < before or not all(_can_make(observer, part) for part in held[before:]):
@@ -207,7 +209,8 @@ def _put(source: Source, leaves: Sequence[Any], value: Any) -> None:
 
 def _restore(held: Any, of: Source, guard: Guard, places: Mapping[Source, Any]) -> None:
     """Give a container the elements that it had."""
-    keys = [part.get() if isinstance(part, Held) else part for part in guard.value] if guard.test == "items" else []
+    known = guard.value if guard.test == "items" else ()
+    keys = [part.get() if isinstance(part, Held) else part for part in known]
     if isinstance(held, dict):
         before: Any = {key: places[Item(of, key if is_plain(key) else Held(key))] for key in keys}
         held.clear()
@@ -239,10 +242,12 @@ def _of_guard(observer: Observer, guard: Guard) -> Impurity:
     """A guard fails: was a method called, or what else?"""
     source = guard.source.of if isinstance(guard.source, Result) else guard.source
     held = found_at(source, observer.leaves)
-    if (called := observer.lines.get(id(held))) is not None:
-        return Impurity(f"calls {type(held).__name__}.{called[0]} of an object from outside", *called[1], True, True)
+    if (called := observer.running.lines.get(id(held))) is not None:
+        reason = f"calls {type(held).__name__}.{called[0]} of an object from outside"
+        return Impurity(reason, *called[1], True, True)
     if isinstance(guard.source, Result) and isinstance(held, dict) and "" in observer.walk.stored:
-        return Impurity(f"writes an element of a {type(held).__name__} from outside", *_line(source, observer), True, True)
+        reason = f"writes an element of a {type(held).__name__} from outside"
+        return Impurity(reason, *_line(source, observer), True, True)
     change = f"changes what it reads, or reads what is new each time: {guard.change(observer.leaves)}"
     return Impurity(change, *_line(guard.source, observer), True, True)
 
@@ -256,7 +261,7 @@ def _line(source: Source, observer: Observer) -> tuple[str, int]:
             return stored[name]
         if isinstance(source, Item) and source.key in stored:
             return stored[source.key]
-        if (line := observer.lines.get(id(found_at(source, observer.leaves)))) is not None:
+        if (line := observer.running.lines.get(id(found_at(source, observer.leaves)))) is not None:
             return line[1]
         inner = getattr(source, "of", None)
         if not isinstance(inner, Source):

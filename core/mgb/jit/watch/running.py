@@ -1,0 +1,207 @@
+"""What a body does: each function in Python that starts, and each in C that it calls."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import string
+import sys
+import weakref
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ImpureBodyError
+from ...holding import Holder
+from ..environment import known
+from ..environment.impurity import line_of
+from ..source import Attribute, Call, Held, Object
+from . import pure
+
+if TYPE_CHECKING:
+    from .observer import Observer
+
+#: What the body makes of these is its own.
+_PLAIN_CONTAINERS = frozenset({list, dict, set})
+#: Functions of NumPy's that tell of its state.
+_STATES = frozenset({"geterr", "geterrcall", "getbufsize", "get_printoptions"})
+#: Parts of Python's library that read all attributes of what they are given.
+_WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
+
+
+class Running:
+    """Tells an observer what the body does that it watches."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer, self.walk = observer, observer.walk
+        self.impure = observer.impure
+        self._handled = sys.exception()
+        #: The ids of what was initialized meanwhile.
+        self.made: set[int] = set()
+        #: By the ids of what a method in C was called of: which, and where.
+        self.lines: dict[int, tuple[str, tuple[str, int]]] = {}
+
+    def forget(self) -> None:
+        """Hold nothing of the call."""
+        self.lines.clear()
+
+    def _see(self, do: Callable[..., object], *args: Any) -> None:
+        """What fails in watching is no failure of the body."""
+        try:
+            do(*args)
+        except ImpureBodyError:
+            raise
+        except Exception as error:
+            self.impure(f"could not be watched: {type(error).__name__}: {error}", line=self._observer.line)
+
+    def starts(self, frame: FrameType) -> None:
+        """A function in Python starts, or a generator goes on."""
+        self._see(self._starts, frame)
+
+    def calls(self, function: Any, frame: FrameType) -> None:
+        """`frame` calls a function in C."""
+        owner = getattr(function, "__self__", None)
+        if type(owner) not in _PLAIN_CONTAINERS or self.walk.where(owner) is not None:
+            self._see(self._calls, function, frame)
+
+    def _starts(self, frame: FrameType) -> None:
+        code = frame.f_code
+        if code.co_name == "__init__" and code.co_varnames:
+            self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
+        if self.walk.has_run(code):
+            return
+        if code is known.SHOWS_WARNING:
+            self._warns(frame)
+        elif pure.is_trusted(code) or _is_made_by_library(frame, code):
+            self._library(frame, code)
+        elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or _is_collecting(code, frame)):
+            if not self.walk.starts(code, frame.f_globals) and not pure.is_librarys(code):
+                self.impure(f"calls {code.co_qualname}, which nothing leads to", frame)
+
+    def _warns(self, frame: FrameType) -> None:
+        caller = frame.f_back
+        of_mgb = caller is not None and caller.f_globals.get("__name__", "").startswith("mgb.")
+        if not self._observer.refuses and not of_mgb:
+            self.impure("gives a warning", caller, once=True)
+
+    def _library(self, frame: FrameType, code: CodeType) -> None:
+        """A function that is trusted starts."""
+        module, back = frame.f_globals.get("__name__") or "", frame.f_back
+        top = module.partition(".")[0]
+        first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+        if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
+            return
+        if isinstance(first, Holder) and known.said_of(module, code.co_name) != "tells":
+            self.walk.whole(first)
+        if code in _quiet:
+            return
+        words = (code.co_name, code.co_qualname.partition(".")[0])
+        if top == "numpy" and code.co_name in _STATES and getattr(np, code.co_name, None) in known.AGAIN:
+            function = getattr(np, code.co_name)
+            self.walk.place(Call.given(Object(Held(function)), ()), function())
+            self.walk.drain()
+        if top == "logging":
+            self._logs(frame, back)
+        elif top in _WILD:
+            self.walk.goes_wild()
+        elif not any(pure.trouble_of_library(module, word, first, lambda _: True) for word in words):
+            return _quiet.add(code)
+        for word in words:
+            why = pure.trouble_of_library(module, word, first, self._is_outside)
+            if why is not None and not _is_import(frame):
+                changes = "changes of a" in why
+                self.impure(why, back, once=changes, writes=changes)
+        return None
+
+    def _is_outside(self, thing: Any) -> bool:
+        return self.walk.where(thing) is not None
+
+    def _logs(self, frame: FrameType, back: FrameType) -> None:
+        """A message of a level that nobody wants does nothing, while that is so."""
+        name = frame.f_code.co_name
+        logger = frame.f_locals.get("self", logging.root)
+        if name == "getLogger":
+            return
+        if not isinstance(logger, logging.Logger):
+            return self.impure(f"calls logging.{name}", back)
+        asks = name in ("isEnabledFor", "getEffectiveLevel")
+        level = frame.f_locals.get("level", 0) if asks else getattr(logging, name.upper(), None)
+        if not isinstance(level, int) or (logger.isEnabledFor(level) and not asks):
+            return self.impure(f"calls logging.{name}", back)
+        asked = Attribute(Object(Held(logger)), "isEnabledFor")
+        return self.walk.guard(Call.given(asked, (level,)), "same", logger.isEnabledFor(level))
+
+    def _calls(self, function: Any, frame: FrameType) -> None:
+        if not isinstance(function, known.IN_C):
+            return
+        if pure.is_tame(frame.f_code) or _is_within_trusted(frame) or _is_import(frame):
+            return
+        owner = getattr(function, "__self__", None)
+        if self.walk.where(owner) is not None and not isinstance(owner, type):
+            if isinstance(owner, known.CONTAINERS) and not pure.only_reads(owner, function.__name__):
+                self.lines[id(owner)] = function.__name__, line_of(frame)
+        if pure.asks_any_name(function):
+            self.walk.goes_wild()
+        if isinstance(owner, str) and function.__name__ in ("format", "format_map"):
+            self.walk.add_names(_names_in_format(owner))
+        if function in (isinstance, issubclass):
+            self.walk.asks_classes()
+        elif function in (sys.exception, sys.exc_info) and sys.exception() is self._handled:
+            if self._handled is not None:
+                self.impure("asks for an exception that is handled outside", frame)
+            self.walk.guard(Call(Object(Held(sys.exception))), "same", None)
+        elif why := pure.trouble_of(function, self._is_outside):
+            self.impure(why, frame)
+
+
+#: Codes of functions that are trusted and of which nothing is said.
+_quiet: weakref.WeakSet[CodeType] = weakref.WeakSet()
+
+
+def _names_in_format(text: str) -> list[str]:
+    """The attributes that a format asks for."""
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(text) if field]
+    except ValueError:
+        return []
+    words = [word for field in fields for word in field.replace("[", ".").split(".")[1:]]
+    return [word for word in words if word.isidentifier()]
+
+
+def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
+    """Is it a method that `dataclass` has made for a class of a library?"""
+    return code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
+
+
+def _is_within_trusted(frame: FrameType | None) -> bool:
+    """Is `frame` of trusted code, or of Python's library that such code has called for itself?"""
+    while frame is not None and not pure.is_trusted(frame.f_code):
+        if not pure.is_librarys(frame.f_code):
+            return False
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_called_by_trusted(frame: FrameType, code: CodeType) -> bool:
+    is_evaluated = code.co_filename == "<string>" and code.co_name in ("<module>", "__create_fn__")
+    return (is_evaluated or pure.is_librarys(code)) and _is_within_trusted(frame.f_back)
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    """Is a module being imported?"""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
+    """Does the garbage collector tell of its work, or is something finalized? That is no part of the body."""
+    told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    told.add(weakref.finalize.__call__.__code__)
+    while frame is not None and code not in told and code.co_name != "__del__":
+        code, frame = frame.f_code, frame.f_back
+    return frame is not None or code in told
