@@ -24,7 +24,7 @@ from ...tensor import Outside
 from .impurity import Impurity
 from .observer import Observer, unwatched, writes_of
 
-# For a time there are two observers: this one, and that of `watch`, which walks names, for MGB_OBSERVER=names.
+# For a time there are two observers: this one, and with MGB_OBSERVER=names that of `watch`.
 if not TYPE_CHECKING and os.environ.get("MGB_OBSERVER") == "names":
     from ..watch import Observer, unwatched, writes_of
 

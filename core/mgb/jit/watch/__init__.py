@@ -2,8 +2,8 @@
 
 A function's body runs once under an `Observer`, which needs neither its source nor any change of its code.
 What existed before the call is *outside*. At the start of each function that runs the names in its code are
-followed: whatever they lead to is a place, and what stands there a guard. A guard that fails after the body was
-written by it. What is in C, and unknown, or hides its state, is an impurity, too.
+followed: whatever they lead to is a place, and what stands there a guard. What guards do not
+hold after the body was written by it. What is in C, and unknown, or hides its state, is an impurity, too.
 
 * `names`: what code can name;
 * `walk`, `bearer`, `kinds`, `classes`: the places that names lead to, and the guards of each kind of object;

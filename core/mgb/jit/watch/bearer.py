@@ -6,16 +6,14 @@ import enum
 import threading
 from collections.abc import Collection
 from types import FunctionType, MemberDescriptorType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...tensor import Tensor
 from ..environment import known
 from ..environment.known import MISSING
 from ..source import Attribute, Call, Held, Item, Result, Source
 from . import pure
-
-if TYPE_CHECKING:
-    from .walk import Walk
+from .protocols import Places
 
 #: Attributes in C of classes that are read though they stand in no class.
 _OF_CLASSES = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
@@ -28,7 +26,7 @@ _KEPT = "_kept_calls"
 class Bearer:
     """Something that has attributes, and where it stands."""
 
-    def __init__(self, walk: Walk, source: Source, thing: Any) -> None:
+    def __init__(self, walk: Places, source: Source, thing: Any) -> None:
         self._walk, self._source, self._thing = walk, source, thing
         self._done: set[str] = set()
         self._absent: set[str] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..environment import known
 from ..environment.armed import METHODS
@@ -11,14 +11,12 @@ from ..environment.attributes import methods_of
 from ..source import Attribute, Held, Item, Object, Source
 from . import pure
 from .epochs import Unchanged
-
-if TYPE_CHECKING:
-    from .walk import Walk
+from .protocols import Places
 
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def facts(walk: Walk, source: Source, kind: type) -> None:
+def facts(walk: Places, source: Source, kind: type) -> None:
     """What `kind`, at `source`, consists of has to stay; each class that it derives from is a place, too."""
     walk.guard(source, "meets", Unchanged(kind, _facts))
     for base in kind.__mro__:
@@ -35,7 +33,7 @@ def _facts(kind: type) -> tuple[Any, ...]:
     return (*methods_of(kind), *kind.__mro__)
 
 
-def _raw(walk: Walk, base: type, name: str, raw: Any) -> None:
+def _raw(walk: Places, base: type, name: str, raw: Any) -> None:
     """A method or a descriptor, which Python calls for operators, attributes and more."""
     if isinstance(raw, METHODS):  # which the list of methods tells
         walk.place(Object(Held(raw)), raw)

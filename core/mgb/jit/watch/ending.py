@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...holding import SETTINGS
 from ...tensor import Tensor
@@ -13,12 +13,10 @@ from ..guard import is_plain
 from ..source import Argument, Attribute, Grad, Held, Object, Result, Source, Sources, is_in_argument
 from ..tree import flatten, own_names, parts_of
 from . import written
-
-if TYPE_CHECKING:
-    from .observer import Observer
+from .protocols import Watcher
 
 
-def settings(observer: Observer) -> None:
+def settings(observer: Watcher) -> None:
     """What ops depend on without naming it; the first of them may make it."""
     walk = observer.walk
     for module, setting in SETTINGS:
@@ -30,7 +28,7 @@ def settings(observer: Observer) -> None:
     walk.drain()
 
 
-def containers(observer: Observer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def containers(observer: Watcher, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Containers among the arguments hold what they held; what else they have nobody guards."""
     leaves, arrangement = flatten((args, dict(kwargs)))
     before, arranged = observer.begun
@@ -50,7 +48,7 @@ def containers(observer: Observer, args: tuple[Any, ...], kwargs: Mapping[str, A
         waiting += parts_of(part) or ()
 
 
-def tensors(observer: Observer) -> None:
+def tensors(observer: Watcher) -> None:
     """An argument may be a Tensor that is also found outside, or a `grad`."""
     walk, reads_grads = observer.walk, "grad" in observer.walk.loaded or observer.walk.is_wild
     found = [(source, value) for source, value in walk.outside() if isinstance(value, Tensor)]
@@ -69,7 +67,7 @@ def tensors(observer: Observer) -> None:
                 walk.guard(other, "apart", source)
 
 
-def objects(observer: Observer) -> None:
+def objects(observer: Watcher) -> None:
     """Objects of one class that are compared, or are keys, stay as many."""
     groups: dict[type, list[Source]] = {}
     moving: set[type] = set()  # of which there may be others
@@ -90,7 +88,7 @@ def objects(observer: Observer) -> None:
             observer.walk.guard(Sources(tuple(sources)), "different", len(sources))
 
 
-def check_result(observer: Observer, result: Any) -> None:
+def check_result(observer: Watcher, result: Any) -> None:
     """What comes from outside is that very object in the result; a list would be another one."""
     waiting, seen = [(result, False)], set[int]()
     while waiting:

@@ -16,7 +16,7 @@ import types
 import weakref
 from collections.abc import Callable
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +27,7 @@ from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
 from . import classes, pure
 from .epochs import Unchanged
-
-if TYPE_CHECKING:
-    from .walk import Walk
+from .protocols import Places
 
 _NAMED_FIELD: type = type(vars(collections.namedtuple("_Named", "field"))["field"])
 #: Stays what it was made, and so is known as the object that it is.
@@ -42,7 +40,7 @@ def stays_itself(value: Any) -> bool:
     return isinstance(value, kind)
 
 
-def look(walk: Walk, source: Source, value: Any) -> None:
+def look(walk: Places, source: Source, value: Any) -> None:
     """`value` stands at `source`, and has not been looked at yet."""
     for kind, rule in _RULES:
         if isinstance(value, kind):
@@ -62,7 +60,7 @@ def look(walk: Walk, source: Source, value: Any) -> None:
         _opaque(walk, source, value)
 
 
-def _opaque(walk: Walk, source: Source, value: Any) -> None:
+def _opaque(walk: Places, source: Source, value: Any) -> None:
     kind = type(value)
     walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, which hides what it is")
 
@@ -70,7 +68,7 @@ def _opaque(walk: Walk, source: Source, value: Any) -> None:
 # Tensors and arrays
 
 
-def _tensor(walk: Walk, source: Source, value: Tensor) -> None:
+def _tensor(walk: Places, source: Source, value: Tensor) -> None:
     kind = type(value)
     if is_in_argument(source):
         walk.bear(source, value)
@@ -81,7 +79,7 @@ def _tensor(walk: Walk, source: Source, value: Tensor) -> None:
         walk.place(Object(Held(kind)), kind)
 
 
-def _array(walk: Walk, source: Source, value: np.ndarray[Any, Any]) -> None:
+def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
     if type(value) is not np.ndarray or value.dtype.hasobject:
         walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
         return
@@ -105,7 +103,7 @@ def _keys(parts: Any) -> tuple[Any, ...]:
     return tuple(part if is_plain(part) else Held(part) for part in parts)
 
 
-def _mapping(walk: Walk, source: Source, value: Any) -> None:
+def _mapping(walk: Places, source: Source, value: Any) -> None:
     if value is sys.modules:
         walk.tell("reads sys.modules")
         return
@@ -122,7 +120,7 @@ def _mapping(walk: Walk, source: Source, value: Any) -> None:
     _of_users_class(walk, source, value)
 
 
-def _sequence(walk: Walk, source: Source, value: Any) -> None:
+def _sequence(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
     if len(value) > 4 and all(map(is_plain, value)):
         walk.guard(source, "items", tuple(value))
@@ -135,7 +133,7 @@ def _sequence(walk: Walk, source: Source, value: Any) -> None:
     _of_users_class(walk, source, value)
 
 
-def _set(walk: Walk, source: Source, value: Any) -> None:
+def _set(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
     walk.guard(Result(list, source), "items", _keys(value))
     for part in value:
@@ -144,7 +142,7 @@ def _set(walk: Walk, source: Source, value: Any) -> None:
     _of_users_class(walk, source, value)
 
 
-def _of_users_class(walk: Walk, source: Source, value: Any) -> None:
+def _of_users_class(walk: Places, source: Source, value: Any) -> None:
     kind = type(value)
     if known.is_heap(kind):
         walk.place(Object(Held(kind)), kind)
@@ -153,7 +151,7 @@ def _of_users_class(walk: Walk, source: Source, value: Any) -> None:
         walk.bear(source, value)
 
 
-def _namespace(walk: Walk, source: Source, value: types.SimpleNamespace) -> None:
+def _namespace(walk: Places, source: Source, value: types.SimpleNamespace) -> None:
     walk.guard(source, "type", Held(type(value)))
     _mapping(walk, Attribute(source, "__dict__"), vars(value))
     walk.bear(source, value)
@@ -162,8 +160,8 @@ def _namespace(walk: Walk, source: Source, value: types.SimpleNamespace) -> None
 # what holds one thing
 
 
-def _attributes(*names: str) -> Callable[[Walk, Source, Any], None]:
-    def look_at(walk: Walk, source: Source, value: Any) -> None:
+def _attributes(*names: str) -> Callable[[Places, Source, Any], None]:
+    def look_at(walk: Places, source: Source, value: Any) -> None:
         walk.guard(source, "type", Held(type(value)))
         for name in names:
             walk.place(Attribute(source, name), getattr(value, name))
@@ -171,10 +169,10 @@ def _attributes(*names: str) -> Callable[[Walk, Source, Any], None]:
     return look_at
 
 
-def _itself(*names: str) -> Callable[[Walk, Source, Any], None]:
+def _itself(*names: str) -> Callable[[Places, Source, Any], None]:
     """It is the object that it is, with these attributes."""
 
-    def look_at(walk: Walk, source: Source, value: Any) -> None:
+    def look_at(walk: Places, source: Source, value: Any) -> None:
         walk.is_(source, value)
         for name in names:
             if getattr(value, name, None) is not None:
@@ -183,26 +181,26 @@ def _itself(*names: str) -> Callable[[Walk, Source, Any], None]:
     return look_at
 
 
-def _reference(walk: Walk, source: Source, value: weakref.ref[Any]) -> None:
+def _reference(walk: Places, source: Source, value: weakref.ref[Any]) -> None:
     walk.place(Call(source), value())
 
 
-def _context(walk: Walk, source: Source, value: contextvars.ContextVar[Any]) -> None:
+def _context(walk: Places, source: Source, value: contextvars.ContextVar[Any]) -> None:
     walk.is_(source, value)
     walk.place(Call.given(Attribute(source, "get"), (known.MISSING,)), value.get(known.MISSING))
 
 
-def _local(walk: Walk, source: Source, value: threading.local) -> None:
+def _local(walk: Places, source: Source, value: threading.local) -> None:
     walk.is_(source, value)
     _of_users_class(walk, source, value)
 
 
-def _getter(walk: Walk, source: Source, value: Any) -> None:
+def _getter(walk: Places, source: Source, value: Any) -> None:
     walk.is_(source, value)
     walk.add_names(pure.names_in(value))
 
 
-def _kept(walk: Walk, source: Source, value: Any) -> None:
+def _kept(walk: Places, source: Source, value: Any) -> None:
     """A function made by `lru_cache`: as long as it keeps what it kept, it gives what it gave."""
     walk.is_(source, value)
     here = Object(Held(value))
@@ -241,14 +239,14 @@ def results_in(cached: Any) -> list[Any]:
 # functions, classes, modules
 
 
-def _module(walk: Walk, source: Source, value: ModuleType) -> None:
+def _module(walk: Places, source: Source, value: ModuleType) -> None:
     walk.is_(source, value)
     if type(value) is not ModuleType:
         walk.guard(source, "type", Held(type(value)))
     walk.bear(Object(Held(value)), value)
 
 
-def _function(walk: Walk, source: Source, value: FunctionType) -> None:
+def _function(walk: Places, source: Source, value: FunctionType) -> None:
     if not is_in_argument(source):
         walk.is_(source, value)
         source = Object(Held(value))
@@ -259,7 +257,7 @@ def _function(walk: Walk, source: Source, value: FunctionType) -> None:
         walk.bear(source, value)
 
 
-def _builtin(walk: Walk, source: Source, value: types.BuiltinFunctionType) -> None:
+def _builtin(walk: Places, source: Source, value: types.BuiltinFunctionType) -> None:
     owner = value.__self__
     if owner is None or isinstance(owner, ModuleType):
         walk.is_(source, value)
@@ -270,7 +268,7 @@ def _builtin(walk: Walk, source: Source, value: types.BuiltinFunctionType) -> No
         walk.place(Attribute(source, "__self__"), owner)
 
 
-def _class(walk: Walk, source: Source, value: type) -> None:
+def _class(walk: Places, source: Source, value: type) -> None:
     walk.is_(source, value)
     here = Object(Held(value))
     if known.reads_elsewhere(value):
@@ -297,7 +295,7 @@ def _is_harmless(kind: type) -> bool:
 # objects
 
 
-def _enumerated(walk: Walk, source: Source, value: enum.Enum) -> None:
+def _enumerated(walk: Places, source: Source, value: enum.Enum) -> None:
     walk.is_(source, value)
     here = Object(Held(value))
     walk.place(Object(Held(type(value))), type(value))
@@ -305,7 +303,7 @@ def _enumerated(walk: Walk, source: Source, value: enum.Enum) -> None:
     walk.bear(here, value)
 
 
-def _instance(walk: Walk, source: Source, value: Any) -> None:
+def _instance(walk: Places, source: Source, value: Any) -> None:
     """An object of a class that is written in Python."""
     kind = type(value)
     top = known.top_of(kind)
@@ -347,7 +345,7 @@ def native_of(value: Any) -> Any:
     return None
 
 
-def _holder(walk: Walk, source: Source, value: Any) -> None:
+def _holder(walk: Places, source: Source, value: Any) -> None:
     """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
     kind = type(value)
     if not is_in_argument(source):
@@ -355,22 +353,14 @@ def _holder(walk: Walk, source: Source, value: Any) -> None:
         source = Object(Held(value))
     walk.guard(source, "type", Held(kind))
     walk.guard(Object(Held(kind)), "meets", Unchanged(kind, classes.every_method))
-    if isinstance(value, _modules()):
-        for _, part in value.__parts__():
-            walk.place(Object(Held(part)), part)
+    for _, part in value.__parts__():
+        walk.place(Object(Held(part)), part)
     if known.top_of(kind) != "mgb":
         walk.place(Object(Held(kind)), kind)
     walk.bear(source, value)
 
 
-@functools.cache
-def _modules() -> type[Any]:
-    from ...module import Module
-
-    return Module
-
-
-_RULES: tuple[tuple[Any, Callable[[Walk, Source, Any], None]], ...] = (
+_RULES: tuple[tuple[Any, Callable[[Places, Source, Any], None]], ...] = (
     (Tensor, _tensor),
     (np.ndarray, _array),
     (type, _class),

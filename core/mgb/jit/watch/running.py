@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from ..environment import known
 from ..environment.impurity import line_of
 from ..source import Attribute, Call, Held, Object
 from . import pure
-
-if TYPE_CHECKING:
-    from .observer import Observer
+from .protocols import Watcher
 
 #: What the body makes of these is its own.
 _PLAIN_CONTAINERS = frozenset({list, dict, set})
@@ -34,7 +32,7 @@ _WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
 class Running:
     """Tells an observer what the body does that it watches."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Watcher) -> None:
         self._observer, self.walk = observer, observer.walk
         self.impure = observer.impure
         self._handled = sys.exception()

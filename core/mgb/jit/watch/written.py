@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...tensor import Tensor
 from ..environment.impurity import Impurity
 from ..environment.known import MISSING, is_users, lookup, namespace
 from ..guard import Guard, is_plain, same
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, found_at, is_within
-
-if TYPE_CHECKING:
-    from .observer import Observer
+from .protocols import Watcher
 
 
-def settle(observer: Observer) -> None:
+def settle(observer: Watcher) -> None:
     """At the end of a body: note its effects, and as impurities what else it has written."""
     impurities = list(impurities_of(observer, take=True))
     if impurities and observer.refuses:
@@ -31,7 +29,7 @@ def settle(observer: Observer) -> None:
         observer.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
 
 
-def impurities_of(observer: Observer, take: bool = False) -> Iterator[Impurity]:
+def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
     """What has changed, as reasons why the body cannot be skipped; those that are effects it may `take`."""
     told: set[Source] = set()
     for source, value in list(_changed(observer)):
@@ -52,7 +50,7 @@ def impurities_of(observer: Observer, take: bool = False) -> Iterator[Impurity]:
             yield _of_guard(observer, guard)
 
 
-def _changed(observer: Observer) -> Iterator[tuple[Source, Any]]:
+def _changed(observer: Watcher) -> Iterator[tuple[Source, Any]]:
     """The places that hold another thing now, and that; `MISSING` where there is none."""
     for source, old in observer.walk.places.items():
         try:
@@ -70,21 +68,21 @@ def _is_same(now: Any, old: Any) -> bool:
 # effects
 
 
-def _is_effect(observer: Observer, source: Source, value: Any) -> bool:
+def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
     """Can a call that skips the body write `value` at `source`?"""
     if not _can_make(observer, value) or not _is_place(observer, source):
         return False
     return not any(is_within(guard.source, source) for guard in observer.guards)
 
 
-def _can_make(observer: Observer, value: Any) -> bool:
+def _can_make(observer: Watcher, value: Any) -> bool:
     """Can a call that skips the body make it? Plain values follow from the guards."""
     if type(value) is Tensor:
         return observer.has_effects and observer.makes(value) and not namespace(value)
     return observer.has_effects and is_plain(value) and not observer.refuses
 
 
-def _is_place(observer: Observer, source: Source) -> bool:
+def _is_place(observer: Watcher, source: Source) -> bool:
     """Is to write at `source` all that a body does which writes there?"""
     if not isinstance(source, Item | Attribute):
         return isinstance(source, Global | Cell)
@@ -97,7 +95,7 @@ def _is_place(observer: Observer, source: Source) -> bool:
     return source.is_name and not is_users(lookup(kind, "__setattr__")[0])
 
 
-def _write(observer: Observer, source: Source, value: Any) -> None:
+def _write(observer: Watcher, source: Source, value: Any) -> None:
     """It is an effect: what was there matters where a name that leads there is read."""
     observer.effects.append((source, False, value))
     name = getattr(source, "name", None)
@@ -105,13 +103,13 @@ def _write(observer: Observer, source: Source, value: Any) -> None:
         _drop(observer, source)
 
 
-def _drop(observer: Observer, source: Source, *tests: str) -> None:
+def _drop(observer: Watcher, source: Source, *tests: str) -> None:
     for guard in list(observer.guards):
         if guard.source == source and (not tests or guard.test in tests):
             observer.guards.discard(guard)
 
 
-def _added(observer: Observer, guard: Guard) -> list[tuple[Source, Any]] | None:
+def _added(observer: Watcher, guard: Guard) -> list[tuple[Source, Any]] | None:
     """The attributes or elements that were not there before; None: `guard` tells of something else."""
     source = guard.source
     if guard.test == "disjoint" and isinstance(source, Attribute):
@@ -129,7 +127,7 @@ def _added(observer: Observer, guard: Guard) -> list[tuple[Source, Any]] | None:
     return [(Item(of, key), mapping[key]) for key in [*mapping][len(before) :] if is_plain(key)] or None
 
 
-def _appends(observer: Observer, guard: Guard) -> bool:
+def _appends(observer: Watcher, guard: Guard) -> bool:
     """Is all that was done with a list at a name that something was appended? Then that is an effect."""
     source, walk = guard.source, observer.walk
     held = found_at(source, observer.leaves)
@@ -152,7 +150,7 @@ def _appends(observer: Observer, guard: Guard) -> bool:
     return True
 
 
-def _is_only_appended_to(observer: Observer, source: Source) -> bool:
+def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
     walk = observer.walk
     if not isinstance(source, Attribute | Global | Cell) or walk.is_wild or "__self__" in walk.loaded:
         return False
@@ -160,7 +158,7 @@ def _is_only_appended_to(observer: Observer, source: Source) -> bool:
     return source.name not in walk.used and not is_alias
 
 
-def _keep_apart(observer: Observer) -> None:
+def _keep_apart(observer: Watcher) -> None:
     """The object that an effect changes has to be none of the others that can be named."""
     for source, appends, _ in observer.effects:
         if not appends and not isinstance(source, Item | Attribute):
@@ -180,7 +178,7 @@ def _keep_apart(observer: Observer) -> None:
 # a body that is refused
 
 
-def undo(observer: Observer) -> None:
+def undo(observer: Watcher) -> None:
     """Put back what was there before, wherever that is known."""
     places = observer.walk.places
     for source, _ in list(_changed(observer)):
@@ -228,7 +226,7 @@ def _restore(held: Any, of: Source, guard: Guard, places: Mapping[Source, Any]) 
 # in words
 
 
-def _reason(source: Source, observer: Observer) -> str:
+def _reason(source: Source, observer: Watcher) -> str:
     if isinstance(source, Global | Cell):
         return f"writes the variable `{source.name}` outside"
     if isinstance(source, Attribute | Item):
@@ -238,7 +236,7 @@ def _reason(source: Source, observer: Observer) -> str:
     return f"changes what it reads, or reads what is new each time: {source}"
 
 
-def _of_guard(observer: Observer, guard: Guard) -> Impurity:
+def _of_guard(observer: Watcher, guard: Guard) -> Impurity:
     """A guard fails: was a method called, or what else?"""
     source = guard.source.of if isinstance(guard.source, Result) else guard.source
     held = found_at(source, observer.leaves)
@@ -252,7 +250,7 @@ def _of_guard(observer: Observer, guard: Guard) -> Impurity:
     return Impurity(change, *_line(guard.source, observer), True, True)
 
 
-def _line(source: Source, observer: Observer) -> tuple[str, int]:
+def _line(source: Source, observer: Watcher) -> tuple[str, int]:
     """Where `source` may have been written."""
     stored = observer.walk.stored
     while True:

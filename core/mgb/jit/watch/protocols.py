@@ -1,0 +1,120 @@
+"""What the parts of this folder ask of the walk and of the observer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FrameType, FunctionType
+from typing import Any, Protocol
+
+from ..environment.changing import Changing
+from ..guard import Guards
+from ..source import Source
+
+
+class Places(Protocol):
+    """The walk, see `walk.Walk`."""
+
+    guards: Guards
+    changing: Changing
+    names: set[str]
+    loaded: set[str]
+    used: set[str]
+    stored: dict[str, tuple[str, int]]
+    places: dict[Source, Any]
+    is_wild: bool
+    handles_errors: bool
+    also: set[int]
+    given: set[int]
+    fixed: set[int]
+    tell: Callable[[str], object]
+
+    def guard(self, source: Source, test: str, value: Any) -> None:
+        """One more fact that has to stay."""
+
+    def is_(self, source: Source, value: Any) -> None:
+        """It has to be this object."""
+
+    def where(self, value: Any) -> Source | None:
+        """Where it was found."""
+
+    def place(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, and what it leads to can be named."""
+
+    def bear(self, source: Source, thing: Any) -> None:
+        """Attributes of `thing` can be named."""
+
+    def add_names(self, names: Iterable[str]) -> None:
+        """These attributes can be named."""
+
+    def goes_wild(self) -> None:
+        """Any attribute of anything may be asked for next."""
+
+    def function(self, source: Source, function: FunctionType) -> None:
+        """`function` can be called."""
+
+    def drain(self) -> None:
+        """Go on until nothing is left."""
+
+    def whole(self, holder: Any) -> None:
+        """All that stands in a holder may be read."""
+
+    def has_run(self, code: Any) -> bool:
+        """Has it started before?"""
+
+    def starts(self, code: Any, space: dict[str, Any]) -> bool:
+        """`code` starts; False: nothing has led to it."""
+
+    def asks_classes(self) -> None:
+        """It is asked whether something is of a class."""
+
+    def found(self) -> Iterator[tuple[Source, Any]]:
+        """What was found, and where first."""
+
+    def outside(self) -> Iterator[tuple[Source, Any]]:
+        """The same, but for arguments."""
+
+
+class Called(Protocol):
+    """What a body does, see `running.Running`."""
+
+    lines: dict[int, tuple[str, tuple[str, int]]]
+
+
+class Watcher(Protocol):
+    """The observer, see `observer.Observer`."""
+
+    leaves: Sequence[Any]
+    effects: list[tuple[Source, bool, Any]]
+    has_effects: bool
+    refuses: bool
+    line: tuple[str, int]
+    begun: tuple[list[Any], Any]
+
+    @property
+    def walk(self) -> Places:
+        """The walk."""
+
+    @property
+    def running(self) -> Called:
+        """What the body does."""
+
+    @property
+    def guards(self) -> Guards:
+        """What has to be as it was."""
+
+    @property
+    def makes(self) -> Callable[[Any], bool]:
+        """Did the body make this Tensor?"""
+
+    def known(self, value: Any) -> Source | None:
+        """Where it was found."""
+
+    def impure(
+        self,
+        reason: str,
+        frame: FrameType | None = None,
+        once: bool = False,
+        line: tuple[str, int] | None = None,
+        writes: bool = False,
+    ) -> None:
+        """The body cannot be skipped."""
