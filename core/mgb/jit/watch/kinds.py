@@ -153,7 +153,9 @@ def _of_users_class(walk: Places, source: Source, value: Any) -> None:
 
 def _namespace(walk: Places, source: Source, value: types.SimpleNamespace) -> None:
     walk.guard(source, "type", Held(type(value)))
-    _mapping(walk, Attribute(source, "__dict__"), vars(value))
+    walk.guard(Result(list, Attribute(source, "__dict__")), "items", tuple(vars(value)))
+    for name, part in list(vars(value).items()):
+        walk.place(Attribute(source, name), part)
     walk.bear(source, value)
 
 

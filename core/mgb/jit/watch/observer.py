@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar
+
+from numpy import ndarray
 
 from ...errors import ImpureBodyError
 from ...tensor import Tensor
@@ -18,7 +20,8 @@ from ..environment.watch import handling_of_errors
 from ..guard import Guards, is_plain
 from ..source import Argument, Call, Held, Object, Source, found_at
 from ..tree import flatten, parts_of
-from . import ending, written
+from . import ending, kinds, written
+from .arrays import handed_over
 from .events import Events
 from .running import Running
 from .walk import Walk
@@ -78,6 +81,8 @@ class Observer:
         self.has_effects = False
         self.running = Running(self)
         self.net = Events(self.running)
+        self._handed: dict[Argument, Any] = {}  # arrays that the body only hands to mgb
+        self._taken: set[int] = set()  # the ids of those that ops have taken
         self.begun: tuple[list[Any], Any] = [], None  # the arguments
         self._errors = handling_of_errors()
         self._has_numbers = bool(follows)
@@ -125,6 +130,7 @@ class Observer:
 
     def takes_array(self, array: Any) -> Source | None:
         """Where an array is found outside that an op takes."""
+        self._taken.add(id(array))
         return self.walk.where(array)
 
     def enters(self, holder: Any) -> None:
@@ -166,6 +172,7 @@ class Observer:
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
         self.leaves = ()
+        self._handed.clear()
         self.walk.forget()
         self.net.forget()
         self.running.forget()
@@ -203,13 +210,27 @@ class Observer:
 
     def _roots(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         walk = self.walk
-        self._arguments(args[self._of_instance :], kwargs)
+        self._arguments(args[self._of_instance :], kwargs, self._arrays_handed_over(function, args, kwargs))
         if self._of_instance:
             walk.place(Object(Held(args[0])), args[0])
         walk.place(Object(Held(function)), function)
         walk.drain()
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _arrays_handed_over(
+        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> frozenset[int]:
+        """The ids of arrays among the arguments that the body gives to mgb, and does not look at."""
+        function = getattr(function, "__func__", function)
+        if not isinstance(function, FunctionType) or not any(type(leaf) is ndarray for leaf in self.leaves):
+            return frozenset()
+        names = handed_over(function)
+        given = [*zip(function.__code__.co_varnames, args, strict=False), *kwargs.items()]
+        found = [id(value) for name, value in given if name in names and type(value) is ndarray]
+        return frozenset(key for key in found if sum(key == id(leaf) for leaf in self.leaves) == 1)
+
+    def _arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], handed: frozenset[int] = frozenset()
+    ) -> None:
         leaves, arrangement = self.begun = flatten((args, dict(kwargs)))
         names = dict(zip(map(id, leaves), names_of(arrangement), strict=True))
         walk = self.walk
@@ -225,7 +246,9 @@ class Observer:
         for index, leaf in enumerate(self.leaves):
             source = Argument(index, names.get(id(leaf), ""))
             if not is_plain(leaf):
-                walk.argument(source, leaf)
+                if id(leaf) in handed:
+                    self._handed[source] = leaf
+                walk.argument(source, leaf, id(leaf) in handed)
             elif type(leaf) in TEXTS or self._has_numbers or index in texts:
                 walk.guard(source, "same", leaf)
 
@@ -237,6 +260,9 @@ class Observer:
         ending.settings(self)
         if self.walk.sees_numpy:
             self.walk.guard(Call(Object(Held(handling_of_errors))), "same", self._errors)
+        for source, array in self._handed.items():
+            if id(array) not in self._taken:
+                kinds.look(self.walk, source, array)
         self.walk.ends()
         ending.containers(self, args[self._of_instance :], kwargs)
         ending.tensors(self)

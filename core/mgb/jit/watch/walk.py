@@ -164,8 +164,14 @@ class Walk:
             else:
                 self.guard(source, "alias", first)
 
-    def argument(self, source: Argument, leaf: Any) -> None:
-        """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes."""
+    def argument(self, source: Argument, leaf: Any, is_taken: bool = False) -> None:
+        """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes.
+
+        Of an array that an op of mgb's takes, what it holds need not stay.
+        """
+        if is_taken:
+            self._keep(leaf, source)
+            return
         if isinstance(leaf, Tensor) and self.where(leaf) is None:
             self._keep(leaf, source)
             self._waiting.append((source, leaf))
