@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -20,7 +21,7 @@ _PUSHING = frozenset(
 
 
 def handed_over(function: FunctionType) -> frozenset[str]:
-    """The parameters that are once given to a function of mgb's, as soon as the body begins, and not used else.
+    """The parameters that are once given to a function of mgb's, before any jump, and not used otherwise.
 
     Each of them may be replaced by what that gives, and used then.
     """
@@ -65,7 +66,7 @@ def _is_of(step: dis.Instruction, name: str) -> bool:
 
 def _asked(name: str, steps: Sequence[dis.Instruction]) -> Iterator[int]:
     """Where it is loaded for what the key of a call tells of it."""
-    for step, then in zip(steps, steps[1:], strict=False):
+    for step, then in pairwise(steps):
         if step.opname == "LOAD_FAST" and step.argval == name and then.opname == "LOAD_ATTR":
             if then.argval in _IN_KEYS:
                 yield step.offset
