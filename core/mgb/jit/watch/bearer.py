@@ -129,7 +129,10 @@ class Bearer:
             self._own(name, known.attributes_of(self._thing))
 
     def _own(self, name: str, own: dict[str, Any]) -> None:
-        if name in own:
+        raw = known.lookup(type(self._thing), name)[0]
+        if name in own and hasattr(type(raw), "__set__") and not isinstance(raw, MemberDescriptorType):
+            self._walk.place(Item(Attribute(self._source, "__dict__"), name), own[name])
+        elif name in own:
             self.place(name, own[name])
         elif isinstance(known.lookup(type(self._thing), name)[0], MemberDescriptorType):
             self._walk.guard(self._source, "lacks", name)

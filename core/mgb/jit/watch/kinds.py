@@ -43,7 +43,7 @@ def stays_itself(value: Any) -> bool:
 def look(walk: Places, source: Source, value: Any) -> None:
     """`value` stands at `source`, and has not been looked at yet."""
     for kind, rule in _RULES:
-        if isinstance(value, kind):
+        if issubclass(type(value), kind):  # asks no proxy
             rule(walk, source, value)
             return
     kind_of = type(value)
@@ -103,11 +103,32 @@ def _keys(parts: Any) -> tuple[Any, ...]:
     return tuple(part if is_plain(part) else Held(part) for part in parts)
 
 
+def _has_own(value: Any, names: str) -> bool:
+    """Does the class say itself what an object of it holds?"""
+    return known.is_heap(type(value)) and any(
+        isinstance(known.lookup(type(value), name)[0], FunctionType) for name in names.split()
+    )
+
+
+def pairs_in(value: Any) -> dict[Any, Any]:
+    """What a dict holds, whatever its class says."""
+    return dict(dict.items(value))
+
+
+def elements_in(value: Any) -> list[Any]:
+    """What a list, a tuple or a deque holds, whatever its class says."""
+    base = next(kind for kind in (list, tuple, collections.deque) if isinstance(value, kind))
+    return [*base.__iter__(value)]
+
+
 def _mapping(walk: Places, source: Source, value: Any) -> None:
     if value is sys.modules:
         walk.tell("reads sys.modules")
         return
     walk.guard(source, "type", Held(type(value)))
+    outer, itself = source, value
+    if _has_own(value, "__getitem__ __iter__ keys items __len__"):
+        source, value = Result(pairs_in, source), pairs_in(value)
     walk.guard(Result(list, source), "items", _keys(value))
     for key, part in list(value.items()):
         if is_plain(key):
@@ -115,22 +136,25 @@ def _mapping(walk: Places, source: Source, value: Any) -> None:
         else:
             walk.place(Object(Held(key)), key)
             walk.place(Item(source, Held(key)), part)
-    if isinstance(value, collections.defaultdict):
-        walk.place(Attribute(source, "default_factory"), value.default_factory)
-    _of_users_class(walk, source, value)
+    if isinstance(itself, collections.defaultdict):
+        walk.place(Attribute(outer, "default_factory"), itself.default_factory)
+    _of_users_class(walk, outer, itself)
 
 
 def _sequence(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
+    outer, itself = source, value
+    if _has_own(value, "__getitem__ __iter__ __len__"):
+        source, value = Result(elements_in, source), elements_in(value)
     if len(value) > 4 and all(map(is_plain, value)):
         walk.guard(source, "items", tuple(value))
     else:
         walk.guard(source, "length", len(value))
         for number, part in enumerate(value):
             walk.place(Item(source, number), part)
-    if isinstance(value, collections.deque):
-        walk.guard(Attribute(source, "maxlen"), "same", value.maxlen)
-    _of_users_class(walk, source, value)
+    if isinstance(itself, collections.deque):
+        walk.guard(Attribute(outer, "maxlen"), "same", itself.maxlen)
+    _of_users_class(walk, outer, itself)
 
 
 def _set(walk: Places, source: Source, value: Any) -> None:
@@ -318,6 +342,10 @@ def _instance(walk: Places, source: Source, value: Any) -> None:
         walk.is_(source, value)
         return walk.bear(Object(Held(value)), value)
     walk.guard(source, "type", Held(kind))
+    if isinstance(known.lookup(kind, "__getattribute__")[0], FunctionType):
+        return walk.tell(
+            f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python"
+        )
     if known.reads_elsewhere(kind):
         return _opaque(walk, source, value)
     base = next(base for base in kind.__mro__ if not known.is_heap(base))

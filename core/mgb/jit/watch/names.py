@@ -20,6 +20,7 @@ _ATTRIBUTES_WRITTEN = frozenset({"STORE_ATTR", "DELETE_ATTR"})
 _READING = _GLOBALS | _ATTRIBUTES | frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _VARIABLES_WRITTEN = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _FORMATTING = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"})
+_OF_TEXTS = frozenset("str repr format ascii print format_map __str__ __repr__ __format__".split())
 _ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
 #: What takes the arguments of a call from the stack.
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
@@ -108,7 +109,7 @@ class Names:
                 self.stored.setdefault(name, line)
             else:
                 self.loaded.add(name)
-            self.makes_texts = self.makes_texts or name in ("str", "repr", "format", "ascii", "print")
+            self.makes_texts = self.makes_texts or name in _OF_TEXTS
             if name in _BY_NAME and not _is_by_constant(found, place):
                 self.is_wild = True
             self.chains.add((name, *_attributes_after(found, place)))
@@ -116,6 +117,7 @@ class Names:
             self.attributes.add(name)
             self.loaded.add(name)
             self.is_wild = self.is_wild or name in _EVERY
+            self.makes_texts = self.makes_texts or name in _OF_TEXTS
         elif kind in _ATTRIBUTES_WRITTEN:
             self.attributes.add(name)
             self.stored.setdefault(name, line)
@@ -128,7 +130,7 @@ class Names:
             self.imports.add((name, level if type(level) is int else 0))
         elif kind == "CHECK_EXC_MATCH" or (kind == "PUSH_EXC_INFO" and found[place + 1].opname == "POP_TOP"):
             self.handles_errors = True
-        elif kind in _FORMATTING:
+        elif kind in _FORMATTING or (kind == "BINARY_OP" and step.argrepr in ("%", "%=")):
             self.makes_texts = True
         elif kind == "MATCH_CLASS":
             self.asks_classes = True

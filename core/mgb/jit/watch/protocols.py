@@ -23,6 +23,7 @@ class Places(Protocol):
     places: dict[Source, Any]
     is_wild: bool
     handles_errors: bool
+    tells_addresses: bool
     also: set[int]
     given: set[int]
     fixed: set[int]
@@ -58,8 +59,8 @@ class Places(Protocol):
     def whole(self, holder: Any) -> None:
         """All that stands in a holder may be read."""
 
-    def has_run(self, code: Any) -> bool:
-        """Has it started before?"""
+    def has_run(self, code: Any, space: dict[str, Any]) -> bool:
+        """Has it started before, with these globals?"""
 
     def starts(self, code: Any, space: dict[str, Any]) -> bool:
         """`code` starts; False: nothing has led to it."""

@@ -35,7 +35,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 
 #: Parts of Python's library whose names, though they are computed, lead to nothing but what others name too.
 _TAME = (
-    "cached_property.", "partialmethod.", "singledispatchmethod.", "update_wrapper", "wraps",
+    "cached_property.", "partialmethod.", "singledispatchmethod.",
     "_GeneratorContextManager", "contextmanager", "total_ordering", "recursive_repr",
     "_recursive_repr", "_is_type",
 )  # fmt: skip

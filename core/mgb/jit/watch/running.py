@@ -68,7 +68,7 @@ class Running:
         code = frame.f_code
         if code.co_name == "__init__" and code.co_varnames:
             self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
-        if self.walk.has_run(code):
+        if self.walk.has_run(code, frame.f_globals):
             return
         if code is known.SHOWS_WARNING:
             self._warns(frame)
@@ -144,6 +144,8 @@ class Running:
             self.walk.goes_wild()
         if isinstance(owner, str) and function.__name__ in ("format", "format_map"):
             self.walk.add_names(_names_in_format(owner))
+        if function is hash:
+            self.walk.tells_addresses = True
         if function in (isinstance, issubclass):
             self.walk.asks_classes()
         elif function in (sys.exception, sys.exc_info) and sys.exception() is self._handled:

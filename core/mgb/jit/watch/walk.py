@@ -87,12 +87,12 @@ class Walk:
         self.also: set[int] = set()
         self.fixed: set[int] = set()  # the ids of what is the same object at each call
         self.sees_numpy = False
-        self.makes_texts = False
+        self.tells_addresses = False  # of objects, in texts or by their hashes
         self.given: set[int] = set()  # containers among the arguments
         self._found: dict[int, tuple[Source, Callable[[], Any]]] = {}
         self._waiting: list[tuple[Source, Any]] = []
         self._bearers: list[Bearer] = []
-        self._ran: set[CodeType] = set()
+        self._ran: set[tuple[CodeType, int]] = set()  # with the ids of the globals that it had
         self._inner: set[CodeType] = set()  # that those which ran make
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
         self._whole: set[int] = set()
@@ -118,7 +118,7 @@ class Walk:
         return found[0] if found is not None and found[1]() is value else None
 
     def _keep(self, value: Any, source: Source) -> Source:
-        get = weakref.ref(value) if isinstance(value, Tensor) else lambda: value
+        get = weakref.ref(value) if issubclass(type(value), Tensor) else lambda: value
         self._found[id(value)] = source, get
         return source
 
@@ -127,7 +127,7 @@ class Walk:
         first = self.where(value)
         if first is None:
             self._keep(value, source)
-        elif isinstance(value, Tensor) and isinstance(first, Argument):
+        elif issubclass(type(value), Tensor) and isinstance(first, Argument):
             self.also.add(id(value))
 
     def place(self, source: Source, value: Any) -> None:
@@ -144,16 +144,16 @@ class Walk:
             if not isinstance(source, Argument):
                 self.guard(source, "same", value)
             return
-        if isinstance(value, Tensor) and self.makes(value):
+        if issubclass(type(value), Tensor) and self.makes(value):
             return
         first = self.where(value)
-        if isinstance(value, Tensor) and self.changing.is_followed(source, value, first):
+        if issubclass(type(value), Tensor) and self.changing.is_followed(source, value, first):
             return self.bear(source, value)
         if first is None or first == source:
             self._keep(value, source)
             self._waiting.append((source, value))
         elif id(value) not in self.given:
-            if isinstance(value, Tensor) and isinstance(first, Argument):
+            if issubclass(type(value), Tensor) and isinstance(first, Argument):
                 self.also.add(id(value))
             if kinds.stays_itself(value) and not is_in_argument(source):
                 self.is_(source, value)
@@ -172,10 +172,10 @@ class Walk:
         if is_taken:
             self._keep(leaf, source)
             return
-        if isinstance(leaf, Tensor) and self.where(leaf) is None:
+        if issubclass(type(leaf), Tensor) and self.where(leaf) is None:
             self._keep(leaf, source)
             self._waiting.append((source, leaf))
-        elif not isinstance(leaf, Tensor):
+        elif not issubclass(type(leaf), Tensor):
             self.place(source, leaf)
 
     def drain(self) -> None:
@@ -235,14 +235,14 @@ class Walk:
         code = function.__code__
         self._functions.setdefault(code, []).append((source, function))
         is_closure = function.__closure__ and pure.is_trusted(code) and not pure.is_of_library(function)
-        if code in self._ran or is_closure:
+        if (code, id(function.__globals__)) in self._ran or is_closure:
             self._activate(source, function)
 
     def starts(self, code: CodeType, space: dict[str, Any]) -> bool:
         """`code` starts, whose globals are `space`; False: nothing has led to a function that has it."""
-        if code in self._ran:
+        if (code, id(space)) in self._ran:
             return True
-        self._ran.add(code)
+        self._ran.add((code, id(space)))
         names = names_of(code)
         self._inner.update(codes_in(code))
         for source, function in self._functions.get(code, ()):
@@ -257,16 +257,16 @@ class Walk:
         self._name(names.attributes)
         return code in self._functions or code in self._inner
 
-    def has_run(self, code: CodeType) -> bool:
-        """Has it started before?"""
-        return code in self._ran
+    def has_run(self, code: CodeType, space: dict[str, Any]) -> bool:
+        """Has it started before, with these globals?"""
+        return (code, id(space)) in self._ran
 
     def _note_writes(self, code: CodeType, names: Names) -> None:
         self.loaded |= names.loaded
         self.used |= names.used
         can_handle = names.handles_errors or code.co_name == "__exit__"
         self.handles_errors |= can_handle or bool(names.loaded & _ERRORS)
-        self.makes_texts |= names.makes_texts
+        self.tells_addresses |= names.makes_texts
         if names.asks_classes:
             self.asks_classes()
         for name, line in names.stored.items():
@@ -345,9 +345,19 @@ class Walk:
         for source, function in [each for found in self._functions.values() for each in found]:
             if self.handles_errors and not pure.is_librarys(function.__code__):
                 self._activate(source, function)
+        if self.tells_addresses:
+            self._addresses()
         self.drain()
         for bearer in self._bearers:
             bearer.ends()
+
+    def _addresses(self) -> None:
+        """What says its address has to be the same object."""
+        for source, value in list(self.found()):
+            kind: Any = type(value)
+            says = kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__
+            if known.is_heap(kind) and (says or kind.__hash__ is object.__hash__):
+                self.is_(source, value)
 
     def found(self) -> Iterator[tuple[Source, Any]]:
         """What was found, and where first."""
