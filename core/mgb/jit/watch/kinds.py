@@ -343,9 +343,8 @@ def _instance(walk: Places, source: Source, value: Any) -> None:
         return walk.bear(Object(Held(value)), value)
     walk.guard(source, "type", Held(kind))
     if isinstance(known.lookup(kind, "__getattribute__")[0], FunctionType):
-        return walk.tell(
-            f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python"
-        )
+        walk.tell(f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python")
+        return None
     if known.reads_elsewhere(kind):
         return _opaque(walk, source, value)
     base = next(base for base in kind.__mro__ if not known.is_heap(base))

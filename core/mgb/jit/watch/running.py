@@ -91,7 +91,8 @@ class Running:
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
             return
-        if isinstance(first, Holder) and known.said_of(module, code.co_name) != "tells":
+        is_outside = id(first) not in self.made or self._is_outside(first)
+        if isinstance(first, Holder) and is_outside and known.said_of(module, code.co_name) != "tells":
             self.walk.whole(first)
         if code in _quiet:
             return
