@@ -40,6 +40,14 @@ def stays_itself(value: Any) -> bool:
     return isinstance(value, kind)
 
 
+def is_of_numpy(value: Any) -> bool:
+    """Is it a function, a class, a module or an object of NumPy's?"""
+    kind = type(value)
+    is_named = kind in (FunctionType, types.BuiltinFunctionType) or issubclass(kind, type)
+    asked = value if is_named else kind
+    return known.top_of(asked) == "numpy" or (type(value) is ModuleType and value.__name__ == "numpy")
+
+
 def look(walk: Places, source: Source, value: Any) -> None:
     """`value` stands at `source`, and has not been looked at yet."""
     for kind, rule in _RULES:

@@ -136,7 +136,7 @@ class Observer:
     def enters(self, holder: Any) -> None:
         """The library works with a holder."""
         if _watching.observer is self and id(holder) not in self.running.made:
-            self.net.without(self._enters, holder)
+            self.net.without(self.running.see, self._enters, holder)
 
     def _enters(self, holder: Any) -> None:
         if self.walk.where(holder) is None:
@@ -190,11 +190,11 @@ class Observer:
             outer.impure("is watched by two at once")
         self.line = _beginning(function)
         try:
-            self._roots(function, args, kwargs)
+            self.running.see(self._roots, function, args, kwargs)
             result = self._run(function, args, kwargs)
             _watching.observer = outer
             self.net.end()
-            self._end(result, args, kwargs)
+            self.running.see(self._end, result, args, kwargs)
         finally:  # an interrupt may come anywhere
             _watching.observer = outer
             self.net.end()

@@ -45,7 +45,7 @@ class Running:
         """Hold nothing of the call."""
         self.lines.clear()
 
-    def _see(self, do: Callable[..., object], *args: Any) -> None:
+    def see(self, do: Callable[..., object], *args: Any) -> None:
         """What fails in watching is no failure of the body."""
         try:
             do(*args)
@@ -56,13 +56,13 @@ class Running:
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts, or a generator goes on."""
-        self._see(self._starts, frame)
+        self.see(self._starts, frame)
 
     def calls(self, function: Any, frame: FrameType) -> None:
         """`frame` calls a function in C."""
         owner = getattr(function, "__self__", None)
         if type(owner) not in _PLAIN_CONTAINERS or self.walk.where(owner) is not None:
-            self._see(self._calls, function, frame)
+            self.see(self._calls, function, frame)
 
     def _starts(self, frame: FrameType) -> None:
         code = frame.f_code
