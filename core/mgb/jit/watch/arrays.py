@@ -25,11 +25,45 @@ def handed_over(function: FunctionType) -> frozenset[str]:
 
     Each of them may be replaced by what that gives, and used then.
     """
+    steps = _beginning_of(function.__code__)
+    return frozenset(name for name in _parameters(function) if _is_handed_over(name, function, steps))
+
+
+def items_read(function: FunctionType) -> dict[str, dict[Any, bool]]:
+    """Of parameters of which a function only reads items by keys in its code: these keys.
+
+    With each of them is said whether what stands there is handed over, as for `handed_over`.
+    """
+    steps, begins = list(dis.get_instructions(function.__code__)), _beginning_of(function.__code__)
+    found = {}
+    for name in _parameters(function):
+        keys = [_key_at(steps, n) if _is_load(step, name) else None for n, step in enumerate(steps)]
+        if all((key is not None) == _is_of(step, name) for key, step in zip(keys, steps, strict=True)):
+            asked = [key[0] for key in keys if key is not None]
+            given = {key: len([*_given(name, function, begins, (key,))]) for key in set(asked)}
+            found[name] = {key: asked.count(key) == given[key] == 1 for key in given}
+    return found
+
+
+def _parameters(function: FunctionType) -> set[str]:
+    """Those that no other function and no namespace shows."""
     code = function.__code__
+    if not {"locals", "vars", "eval", "exec", "dir"}.isdisjoint(code.co_names):
+        return set()
     count = code.co_argcount + code.co_kwonlyargcount
-    names = set(code.co_varnames[:count]).difference(code.co_cellvars)
-    steps = _beginning_of(code)
-    return frozenset(name for name in names if _is_handed_over(name, function, steps))
+    return set(code.co_varnames[:count]).difference(code.co_cellvars)
+
+
+def _is_load(step: dis.Instruction, name: str) -> bool:
+    return step.opname == "LOAD_FAST" and step.argval == name
+
+
+def _key_at(steps: Sequence[dis.Instruction], place: int) -> tuple[Any] | None:
+    """The key by which an item is taken of what is loaded at `place`."""
+    after = steps[place + 1 : place + 3]
+    if [step.opname for step in after] != ["LOAD_CONST", "BINARY_SUBSCR"]:
+        return None
+    return (after[0].argval,) if type(after[0].argval) in (str, int) else None
 
 
 def _beginning_of(code: CodeType) -> list[dis.Instruction]:
@@ -67,18 +101,20 @@ def _is_of(step: dis.Instruction, name: str) -> bool:
 def _asked(name: str, steps: Sequence[dis.Instruction]) -> Iterator[int]:
     """Where it is loaded for what the key of a call tells of it."""
     for step, then in pairwise(steps):
-        if step.opname == "LOAD_FAST" and step.argval == name and then.opname == "LOAD_ATTR":
+        if _is_load(step, name) and then.opname == "LOAD_ATTR":
             if then.argval in _IN_KEYS:
                 yield step.offset
 
 
-def _given(name: str, function: FunctionType, steps: Sequence[dis.Instruction]) -> Iterator[int]:
-    """The places where it is an argument of a call of a function or class of mgb's."""
+def _given(
+    name: str, function: FunctionType, steps: Sequence[dis.Instruction], key: tuple[Any] | None = None
+) -> Iterator[int]:
+    """The places where it, or the item by `key`, is an argument of a call of a function or class of mgb's."""
     for place, step in enumerate(steps):
         if step.opname == "LOAD_GLOBAL":
             value, end = _named(step.argval, function.__globals__, steps, place)
             if _is_mgbs(value):
-                yield from _arguments(name, steps, end)
+                yield from _arguments(name, steps, end, key)
 
 
 def _named(
@@ -99,7 +135,9 @@ def _is_mgbs(value: Any) -> bool:
     return isinstance(value, type) and top_of(value) == "mgb" and pure.is_library(value.__module__)
 
 
-def _arguments(name: str, steps: Sequence[dis.Instruction], start: int) -> Iterator[int]:
+def _arguments(
+    name: str, steps: Sequence[dis.Instruction], start: int, key: tuple[Any] | None
+) -> Iterator[int]:
     """Where `name` is loaded as an argument itself of the function that was loaded before `start`."""
     depth, waiting = 0, dict[int, int]()
     for place, step in enumerate(steps[start:], start):
@@ -111,5 +149,7 @@ def _arguments(name: str, steps: Sequence[dis.Instruction], start: int) -> Itera
         waiting = {at: where for at, where in waiting.items() if at < kept}
         if depth < 0:
             return
-        if step.opname == "LOAD_FAST" and step.argval == name:
-            waiting[depth] = place
+        begin = place if key is None else place - 2
+        is_whole = key is None or (step.opname == "BINARY_SUBSCR" and _key_at(steps, begin) == key)
+        if begin >= start and is_whole and _is_load(steps[begin], name):
+            waiting[depth] = begin

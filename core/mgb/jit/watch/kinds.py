@@ -7,7 +7,6 @@ import contextvars
 import decimal
 import enum
 import functools
-import gc
 import logging
 import operator
 import sys
@@ -26,6 +25,7 @@ from ..environment import known
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
 from . import classes, pure
+from .caches import Kept, results_in
 from .epochs import Unchanged
 from .protocols import Places
 
@@ -243,31 +243,6 @@ def _kept(walk: Places, source: Source, value: Any) -> None:
     for result in results_in(value):
         if not is_plain(result):
             walk.place(Object(Held(result)), result)
-
-
-class Kept:
-    """What a function made by `lru_cache` has kept, which it still has where this is called."""
-
-    def __init__(self, cached: Any) -> None:
-        self._known = [Held(result) for result in results_in(cached)]
-
-    def __call__(self, cached: Any) -> bool:
-        now = set(map(id, results_in(cached)))
-        return all(held._hash in now and not held.is_gone() for held in self._known)
-
-    def __repr__(self) -> str:
-        return "a function has forgotten results that it kept by lru_cache"
-
-
-def results_in(cached: Any) -> list[Any]:
-    """The results that a function made by `lru_cache` keeps, and what it keeps them by."""
-    found = []
-    for part in gc.get_referents(cached):
-        if type(part) is dict and part is not getattr(cached, "__dict__", None):
-            found += [value for value in part.values() if type(value).__name__ != "_lru_list_elem"]
-        elif part is not cached.__wrapped__ and not isinstance(part, (type, dict)):
-            found.append(part)
-    return found
 
 
 # functions, classes, modules

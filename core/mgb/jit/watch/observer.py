@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from types import FrameType, FunctionType, ModuleType
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 from numpy import ndarray
@@ -21,7 +22,7 @@ from ..guard import Guards, is_plain
 from ..source import Argument, Call, Held, Object, Source, found_at
 from ..tree import flatten, parts_of
 from . import ending, kinds, written
-from .arrays import handed_over
+from .arrays import handed_over, items_read
 from .events import Events
 from .running import Running
 from .walk import Walk
@@ -210,26 +211,41 @@ class Observer:
 
     def _roots(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         walk = self.walk
-        self._arguments(args[self._of_instance :], kwargs, self._arrays_handed_over(function, args, kwargs))
+        self._arguments(args[self._of_instance :], kwargs, *self._free_leaves(function, args, kwargs))
         if self._of_instance:
             walk.place(Object(Held(args[0])), args[0])
         walk.place(Object(Held(function)), function)
         walk.drain()
 
-    def _arrays_handed_over(
+    def _free_leaves(
         self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> frozenset[int]:
-        """The ids of arrays among the arguments that the body gives to mgb, and does not look at."""
-        function = getattr(function, "__func__", function)
-        if not isinstance(function, FunctionType) or not any(type(leaf) is ndarray for leaf in self.leaves):
-            return frozenset()
-        names = handed_over(function)
-        given = [*zip(function.__code__.co_varnames, args, strict=False), *kwargs.items()]
-        found = [id(value) for name, value in given if name in names and type(value) is ndarray]
-        return frozenset(key for key in found if sum(key == id(leaf) for leaf in self.leaves) == 1)
+    ) -> tuple[Collection[int], Collection[int]]:
+        """The ids of arrays among the arguments that the body but gives to mgb, of what it never reads."""
+        if isinstance(function, MethodType):
+            function, args = function.__func__, (function.__self__, *args)
+        if not isinstance(function, FunctionType):
+            return frozenset(), frozenset()
+        names, items = handed_over(function), items_read(function)
+        positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+        handed, unread = set[int](), set[int]()
+        for name, value in (*zip(positional, args, strict=False), *kwargs.items()):
+            if name in names:
+                handed.add(id(value))
+            elif name in items and type(value) is dict:
+                handed.update(id(part) for key, part in value.items() if items[name].get(key))
+                for key, part in value.items():
+                    unread.update(map(id, flatten(part)[0]) if key not in items[name] else ())
+        once = Counter(map(id, self.leaves))
+        arrays = [leaf for leaf in self.leaves if type(leaf) is ndarray and once[id(leaf)] == 1]
+        texts = [leaf for leaf in self.leaves if type(leaf) in TEXTS and once[id(leaf)] == 1]
+        return handed.intersection(map(id, arrays)), unread.intersection(map(id, [*arrays, *texts]))
 
     def _arguments(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], handed: frozenset[int] = frozenset()
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        handed: Collection[int],
+        unread: Collection[int],
     ) -> None:
         leaves, arrangement = self.begun = flatten((args, dict(kwargs)))
         names = dict(zip(map(id, leaves), names_of(arrangement), strict=True))
@@ -245,7 +261,9 @@ class Observer:
         texts = texts_within(leaves, arrangement)
         for index, leaf in enumerate(self.leaves):
             source = Argument(index, names.get(id(leaf), ""))
-            if not is_plain(leaf):
+            if id(leaf) in unread:
+                walk.argument(source, leaf, True)
+            elif not is_plain(leaf):
                 if id(leaf) in handed:
                     self._handed[source] = leaf
                 walk.argument(source, leaf, id(leaf) in handed)
@@ -261,7 +279,7 @@ class Observer:
         if self.walk.sees_numpy:
             self.walk.guard(Call(Object(Held(handling_of_errors))), "same", self._errors)
         for source, array in self._handed.items():
-            if id(array) not in self._taken:
+            if id(array) not in self._taken or id(array) in self.walk.also:
                 kinds.look(self.walk, source, array)
         self.walk.ends()
         ending.containers(self, args[self._of_instance :], kwargs)

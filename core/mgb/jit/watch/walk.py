@@ -153,7 +153,7 @@ class Walk:
             self._keep(value, source)
             self._waiting.append((source, value))
         elif id(value) not in self.given:
-            if issubclass(type(value), Tensor) and isinstance(first, Argument):
+            if isinstance(first, Argument):
                 self.also.add(id(value))
             if kinds.stays_itself(value) and not is_in_argument(source):
                 self.is_(source, value)

@@ -10,7 +10,7 @@ import mgb
 import mgb.functional as F
 import pytest
 from mgb import tensor
-from mgb.jit.watch.arrays import handed_over
+from mgb.jit.watch.arrays import handed_over, items_read
 from mgb.jit.watch.epochs import Unchanged, _offset
 from mgb.jit.watch.names import names_of
 
@@ -106,6 +106,21 @@ def looped(x: Any) -> Any:
 ])  # fmt: skip
 def test_only_arrays_that_are_handed_over_at_once_are_inputs(function: Any, names: set[str]) -> None:
     assert handed_over(function) == names
+
+
+@pytest.mark.parametrize("function, items", [
+    (lambda b: tensor(b["x"]) * 2, {"b": {"x": True}}),
+    (lambda b: tensor(b["x"]) * b["y"], {"b": {"x": True, "y": False}}),
+    (lambda b: tensor(b["x"]) * b["x"], {"b": {"x": False}}),
+    (lambda b: tensor(b["x"] * 2), {"b": {"x": False}}),
+    (lambda b, k: tensor(b[k]), {}),
+    (lambda b: tensor(b["x"]) * len(b), {}),
+    (lambda b: (lambda: b["x"]), {}),
+    (lambda b: locals()["b"]["x"] * b["x"], {}),
+])  # fmt: skip
+def test_items_that_are_read_by_constant_keys(function: Any, items: dict[str, Any]) -> None:
+    found = items_read(function)
+    assert {name: keys for name, keys in found.items() if keys} == items
 
 
 def _methods(kind: type) -> tuple[Any, ...]:
