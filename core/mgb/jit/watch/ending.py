@@ -59,8 +59,11 @@ def tensors(observer: Watcher) -> None:
     others = tuple(Argument(n) for n in arguments if id(observer.leaves[n]) not in walk.also)
     staying = [tensor for source, tensor in found if not isinstance(source, Grad)]
     fixed = frozenset(id(tensor) for tensor in staying if walk.changing.path_to(tensor) is None)
-    if others and fixed:
-        walk.guard(Sources(others), "other than", fixed)
+    moving = tuple(source for source, _ in walk.changing.tensors.values())
+    if fixed and (others or moving):
+        walk.guard(Sources((*others, *moving)), "other than", fixed)
+    if len(moving) > 1:
+        walk.guard(Sources(moving), "different", len(moving))
     for source, tensor in found:
         if reads_grads if isinstance(source, Grad) else walk.changing.path_to(tensor) is not None:
             for other in others:

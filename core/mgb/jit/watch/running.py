@@ -154,7 +154,8 @@ class Running:
                 self.impure("asks for an exception that is handled outside", frame)
             self.walk.guard(Call(Object(Held(sys.exception))), "same", None)
         elif why := pure.trouble_of(function, self._is_outside):
-            self.impure(why, frame)
+            if not _is_collecting(frame.f_code, frame.f_back):
+                self.impure(why, frame)
 
 
 #: Codes of functions that are trusted and of which nothing is said.
