@@ -15,7 +15,7 @@ from ...tensor import Tensor
 from ..environment.impurity import Impurity
 from ..environment.known import MISSING, is_users, lookup, namespace
 from ..guard import Guard, is_plain, same
-from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, found_at, is_within
+from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
 from .protocols import Watcher
 
 
@@ -72,7 +72,8 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
     """Can a call that skips the body write `value` at `source`?"""
     if not _can_make(observer, value) or not _is_place(observer, source):
         return False
-    return not any(is_within(guard.source, source) for guard in observer.guards)
+    paths = (guard.source for guard in observer.guards if not isinstance(guard.source, Sources))
+    return not any(is_within(path, source) for path in paths)
 
 
 def _can_make(observer: Watcher, value: Any) -> bool:
