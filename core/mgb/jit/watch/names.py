@@ -70,6 +70,8 @@ class Names:
         Does it ask whether something is of a class, otherwise than by calling a function?
     makes_texts : bool
         May it make texts of things?
+    compares : bool
+        May it ask whether two things are one?
     """
 
     chains: set[tuple[str, ...]] = field(default_factory=set)
@@ -83,6 +85,7 @@ class Names:
     handles_errors: bool = False
     asks_classes: bool = False
     makes_texts: bool = False
+    compares: bool = False
 
     @property
     def denied(self) -> set[str]:
@@ -132,6 +135,8 @@ class Names:
             self.handles_errors = True
         elif kind in _FORMATTING or (kind == "BINARY_OP" and step.argrepr in ("%", "%=")):
             self.makes_texts = True
+        elif kind in ("IS_OP", "CONTAINS_OP"):
+            self.compares = True
         elif kind == "MATCH_CLASS":
             self.asks_classes = True
             self.attributes.add("__match_args__")

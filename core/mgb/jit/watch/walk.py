@@ -96,6 +96,8 @@ class Walk:
         self._inner: set[CodeType] = set()  # that those which ran make
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
         self._whole: set[int] = set()
+        self._nans: list[Source] = []
+        self._compares = False
         self._active: set[int] = set()
         self.handles_errors = False  # may a call have failed, before the function began?
 
@@ -140,7 +142,7 @@ class Walk:
         self.sees_numpy = self.sees_numpy or kinds.is_of_numpy(value)
         if is_plain(value):
             if isinstance(value, float) and value != value:
-                self.tell(f"can reach {source}, which is NaN, known by its identity")
+                self._nans.append(source)
             if not isinstance(source, Argument):
                 self.guard(source, "same", value)
             return
@@ -267,6 +269,7 @@ class Walk:
         can_handle = names.handles_errors or code.co_name == "__exit__"
         self.handles_errors |= can_handle or bool(names.loaded & _ERRORS)
         self.tells_addresses |= names.makes_texts
+        self._compares |= names.compares
         if names.asks_classes:
             self.asks_classes()
         for name, line in names.stored.items():
@@ -345,6 +348,8 @@ class Walk:
         for source, function in [each for found in self._functions.values() for each in found]:
             if self.handles_errors and not pure.is_librarys(function.__code__):
                 self._activate(source, function)
+        for source in self._nans if self._compares else ():
+            self.tell(f"can reach {source}, which is NaN, known by its identity")
         if self.tells_addresses:
             self._addresses()
         self.drain()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..environment.impurity import Impurity
 from ..environment.known import MISSING, is_users, lookup, namespace
@@ -72,6 +73,8 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
     """Can a call that skips the body write `value` at `source`?"""
     if not _can_make(observer, value) or not _is_place(observer, source):
         return False
+    if type(value) in FOLLOWED and _is_read(observer, source):
+        return False  # a counter, perhaps: to record it for each of its values would be of no use
     paths = (guard.source for guard in observer.guards if not isinstance(guard.source, Sources))
     return not any(is_within(path, source) for path in paths)
 
@@ -96,11 +99,16 @@ def _is_place(observer: Watcher, source: Source) -> bool:
     return source.is_name and not is_users(lookup(kind, "__setattr__")[0])
 
 
+def _is_read(observer: Watcher, source: Source) -> bool:
+    """May what stands there be read?"""
+    name = getattr(source, "name", None)
+    return name is None or name in observer.walk.loaded or observer.walk.is_wild
+
+
 def _write(observer: Watcher, source: Source, value: Any) -> None:
     """It is an effect: what was there matters where a name that leads there is read."""
     observer.effects.append((source, False, value))
-    name = getattr(source, "name", None)
-    if name is not None and name not in observer.walk.loaded and not observer.walk.is_wild:
+    if not _is_read(observer, source):
         _drop(observer, source)
 
 
