@@ -24,6 +24,7 @@ from ..tree import flatten, parts_of
 from . import ending, kinds, written
 from .arrays import handed_over, items_read
 from .events import Events
+from .protocols import Writes
 from .running import Running
 from .walk import Walk
 
@@ -60,8 +61,8 @@ class Observer:
         What has to be as it was.
     impurities : list of Impurity
         Why the body cannot be skipped whatever holds; empty: it can.
-    effects : list of tuple
-        What is written outside though the body is skipped: where, is it appended there, and what.
+    writing : Writes
+        What is written outside though the body is skipped.
     """
 
     #: Are lengths of axes followed?
@@ -78,8 +79,7 @@ class Observer:
         self.walk = Walk(leaves, tensors, self._cannot)
         self.leaves, self.refuses, self._of_instance = leaves, refuses, of_instance
         self.impurities: list[Impurity] = []
-        self.effects: list[tuple[Source, bool, Any]] = []
-        self.has_effects = False
+        self.writing = Writes()
         self.running = Running(self)
         self.net = Events(self.running)
         self._handed: dict[Argument, Any] = {}  # arrays that the body only hands to mgb

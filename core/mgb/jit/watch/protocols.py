@@ -7,6 +7,7 @@ from types import FrameType, FunctionType
 from typing import Any, Protocol
 
 from ..environment.changing import Changing
+from ..environment.writing import Effect
 from ..guard import Guards
 from ..source import Source
 
@@ -81,12 +82,27 @@ class Called(Protocol):
     lines: dict[int, tuple[str, tuple[str, int]]]
 
 
+class Writes:
+    """What a body writes outside though it is skipped.
+
+    Attributes
+    ----------
+    effects : list of Effect
+        Complete when the body has ended.
+    has_effects : bool
+        May there be any?
+    """
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.has_effects = False
+
+
 class Watcher(Protocol):
     """The observer, see `observer.Observer`."""
 
     leaves: Sequence[Any]
-    effects: list[tuple[Source, bool, Any]]
-    has_effects: bool
+    writing: Writes
     refuses: bool
     line: tuple[str, int]
     begun: tuple[list[Any], Any]

@@ -15,6 +15,7 @@ from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..environment.impurity import Impurity
 from ..environment.known import MISSING, is_users, lookup, namespace
+from ..environment.writing import Effect
 from ..guard import Guard, is_plain, same
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
 from .protocols import Watcher
@@ -46,7 +47,7 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
             continue
         new = _added(observer, guard) if take else None
         if new is not None and all(_is_effect(observer, source, value) for source, value in new):
-            observer.effects += [(source, False, value) for source, value in new]
+            observer.writing.effects += [Effect(source, False, value) for source, value in new]
         elif not take or not _appends(observer, guard):
             yield _of_guard(observer, guard)
 
@@ -82,8 +83,8 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
 def _can_make(observer: Watcher, value: Any) -> bool:
     """Can a call that skips the body make it? Plain values follow from the guards."""
     if type(value) is Tensor:
-        return observer.has_effects and observer.makes(value) and not namespace(value)
-    return observer.has_effects and is_plain(value) and not observer.refuses
+        return observer.writing.has_effects and observer.makes(value) and not namespace(value)
+    return observer.writing.has_effects and is_plain(value) and not observer.refuses
 
 
 def _is_place(observer: Watcher, source: Source) -> bool:
@@ -107,7 +108,7 @@ def _is_read(observer: Watcher, source: Source) -> bool:
 
 def _write(observer: Watcher, source: Source, value: Any) -> None:
     """It is an effect: what was there matters where a name that leads there is read."""
-    observer.effects.append((source, False, value))
+    observer.writing.effects.append(Effect(source, False, value))
     if not _is_read(observer, source):
         _drop(observer, source)
 
@@ -155,7 +156,7 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
     for part in list(observer.guards):
         if is_within(part.source, source):
             observer.guards.discard(part)
-    observer.effects += [(source, True, part) for part in held[before:]]
+    observer.writing.effects += [Effect(source, True, part) for part in held[before:]]
     return True
 
 
@@ -169,7 +170,7 @@ def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
 
 def _keep_apart(observer: Watcher) -> None:
     """The object that an effect changes has to be none of the others that can be named."""
-    for source, appends, _ in observer.effects:
+    for source, appends, _ in observer.writing.effects:
         if not appends and not isinstance(source, Item | Attribute):
             continue
         written = source if appends or not isinstance(source, Item | Attribute) else source.of
