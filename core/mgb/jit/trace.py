@@ -40,8 +40,8 @@ class trace(Matching[P, R]):
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
     Later calls skip the body and run the compiled program, as long as everything outside that the body was
-    seen to read is unchanged. A body that has to run at every call, see `run_body`, is run and matched, op by
-    op, against the record.
+    seen to read is unchanged. Where a body has to run at every call, see `run_body`, its ops are deferred, and
+    sequences of them that came before run compiled.
 
     It works on functions and on methods, where each instance has its own record. It is pickled by its name,
     as functions are.
@@ -54,21 +54,22 @@ class trace(Matching[P, R]):
         Run nothing on the first call until it returns: the first call runs compiled too, and no value that
         depends on data can be read in it.
     capture_as_const : bool
-        Tensors from outside become constants, whose values are compared in replay. Positional arguments
+        Tensors from outside become constants, whose values are compared where the body runs. Positional arguments
         must be Tensors.
     record_only : bool
         Only record, at every call, as `symbolic` and `capture_as_const` say: nothing is run, results have
         no values, Tensors outside stay as they are. For what looks at the graph.
     run_body : bool, optional
         When is the Python body run? ``None``, the default: to be recorded, once for each kind of arguments,
-        and again when something outside that it read has changed; at every call, and matched, if it writes
-        outside itself, reads a Tensor's value or calls what is not known to be pure. ``stats()`` names the
-        line. ``True``: at every call, as MegEngine does. ``False``: a body that would have to run at every
-        call is refused at the first, with the line. While a `GradManager` outside records the call, the body
-        runs. ``MGB_RUN_BODY=1`` runs every body. Arguments of other lengths are served by the same record;
-        where the body compares lengths with another outcome, or looks at one in a way that is not followed,
-        such as ``1 / n`` or ``range(n)``, it is recorded again. A number that is another one than recorded
-        becomes an input, and so does a Tensor outside. What else is new call after call makes the body run.
+        and again when something outside that it read has changed; at every call, if it writes outside itself,
+        reads a Tensor's value or calls what is not known to be pure. ``stats()`` names the line. ``True``: at
+        every call, where it has to do what was recorded, as in MegEngine. ``False``: a body that would have
+        to run at every call is refused at the first, with the line. While a `GradManager` outside records the
+        call, the body runs. ``MGB_RUN_BODY=1`` runs every body. Arguments of other lengths are served by the
+        same record; where the body compares lengths with another outcome, or looks at one in a way that is
+        not followed, such as ``1 / n`` or ``range(n)``, it is recorded again. A number that is another one
+        than recorded becomes an input, and so does a Tensor outside. What else is new call after call makes
+        the body run.
     without_host : bool
         MegEngine's name for ``run_body=False``.
     imperative : bool
@@ -99,7 +100,8 @@ class trace(Matching[P, R]):
     Raises
     ------
     TraceMismatchError
-        On a later call: the body did something else than before. The trace stays usable.
+        With ``run_body=True``, at a later call: the body did something else than before. The trace stays
+        usable.
     TraceInputError
         An option or argument that this trace cannot take.
     UnknownBackendError
@@ -148,7 +150,7 @@ class trace(Matching[P, R]):
 
     # the body is skipped
 
-    def _matched(self, key: Key, args: Any, kwargs: Any) -> Any:
+    def _by_running(self, key: Key, args: Any, kwargs: Any) -> Any:
         impure = self._impure.get(key.pattern)
         if impure is None or impure.is_due():
             return MISS

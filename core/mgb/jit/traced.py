@@ -154,10 +154,10 @@ class Traced(Bindable[P, R], ABC):
                 if not call.opaque and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
                     self._plain = self._watched(call.run)
                 return result
-        return self._matched(key, args, kwargs)
+        return self._by_running(key, args, kwargs)
 
-    def _matched(self, key: Key, args: Any, kwargs: Any) -> Any:
-        """The result of a body that runs, and is matched against what was recorded for `key`, or `MISS`."""
+    def _by_running(self, key: Key, args: Any, kwargs: Any) -> Any:
+        """The result of a body that is known to run at each call, or `MISS`."""
         return MISS
 
     def _call_new(self, key: Key, leaves: list[Any], structure: Structure, args: Any, kwargs: Any) -> Any:

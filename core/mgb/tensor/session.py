@@ -1,4 +1,4 @@
-"""What a Tensor and `apply` tell the trace that records or replays, and which one that is."""
+"""What a Tensor and `apply` tell the trace that records or defers, and which one that is."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Refusal(NamedTuple):
 
 
 class Session(Generic[Value]):
-    """What `apply` and `Tensor` speak to: a trace that records or replays, a graph being built, waiting ops.
+    """What `apply` and `Tensor` speak to: a trace that records, a graph being built, waiting ops.
 
     Each overrides the hooks that concern it; here they do nothing.
     """
@@ -159,7 +159,7 @@ class Ambient:
 
 _default: Any = Ambient() if config.AUTO.on() else None
 
-#: The session of this context: a trace that records or replays, what defers ops, or None.
+#: The session of this context: a trace that records, what defers ops, or None.
 ACTIVE: ContextVar[Session[Any] | None] = ContextVar("mgb_active_trace", default=_default)
 
 
