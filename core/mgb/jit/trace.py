@@ -40,8 +40,8 @@ class trace(Matching[P, R]):
 
     The first call runs the body and records every op, those of the gradient and of the optimizer included.
     Later calls skip the body and run the compiled program, as long as everything outside that the body was
-    seen to read is unchanged. Where a body has to run at every call, see `run_body`, its ops are deferred, and
-    sequences of them that came before run compiled.
+    seen to read is unchanged. Where a body has to run at every call, see `run_body`, its ops are deferred,
+    and sequences of them that came before run compiled.
 
     It works on functions and on methods, where each instance has its own record. It is pickled by its name,
     as functions are.
@@ -54,8 +54,8 @@ class trace(Matching[P, R]):
         Run nothing on the first call until it returns: the first call runs compiled too, and no value that
         depends on data can be read in it.
     capture_as_const : bool
-        Tensors from outside become constants, whose values are compared where the body runs. Positional arguments
-        must be Tensors.
+        Tensors from outside become constants, whose values are compared where the body runs. Positional
+        arguments must be Tensors.
     record_only : bool
         Only record, at every call, as `symbolic` and `capture_as_const` say: nothing is run, results have
         no values, Tensors outside stay as they are. For what looks at the graph.
