@@ -78,8 +78,10 @@ class Literal:
             return True
         if mine.dtype != other.dtype or mine.shape != other.shape:
             return False
+        if mine.tobytes() == other.tobytes():
+            return True
         if mine.dtype.kind != "f":
-            return bool(np.array_equal(mine, other))
+            return False
         signs = np.array_equal(np.signbit(mine[mine == 0]), np.signbit(other[mine == 0]))
         return bool(np.array_equal(mine, other, equal_nan=True)) and signs
 

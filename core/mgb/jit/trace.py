@@ -20,7 +20,7 @@ from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
 from .captured import Captured
 from .config import TraceOptions
-from .environment import Impurity, Observer
+from .environment import Impurity, Observer, may_follow
 from .guard import MISS
 from .matching import Matching
 from .policy import Policy
@@ -201,7 +201,7 @@ class trace(Matching[P, R]):
             skips=observer is not None,
             freezes=self.capture_as_const,
             symbolic_shape=self.symbolic_shape,
-            follows=not self.symbolic_shape and not self.capture_as_const,
+            follows=not self.symbolic_shape and not self.capture_as_const and may_follow(self.__wrapped__),
         )
         observer = observer or Observer(leaves, False, self._instance is not None)
         session = self._session(args, kwargs, leaves, policy, arrangement, observer=observer)

@@ -6,14 +6,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import dtypes
 from ...apply import caller
 from ...ir import Node, Op, Spec, const_node, input_node
 from ...tensor import Session, Tensor
 from ...tracing import make_node
 from ..entry import Literal
 from .link import Link
-from .operands import INEXACT, Ref, Varying, is_number, same_bits
+from .operands import Ref, Varying, compared, is_number, same_bits
 
 
 class Growth:
@@ -102,8 +101,7 @@ class Growth:
             return index, node
         array = self._as_it_is_now(tensor._data)
         if is_number(tensor) and not varies:
-            exact = scalar.__class__ in dtypes.WEAK and (scalar or scalar.__class__ in (bool, int))
-            literal = Literal(array, scalar if exact else INEXACT, device=tensor._device)
+            literal = Literal(array, compared(scalar), device=tensor._device)
             return literal, const_node(array, array.dtype, tensor._device)
         known = self._numbers.get(id(array))
         if known is not None and not varies:

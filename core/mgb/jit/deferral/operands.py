@@ -54,6 +54,12 @@ def as_it_is_now(array: Any) -> Any:
     return array.copy() if base.__class__ is _FOREIGN else array
 
 
+def compared(scalar: Any) -> Any:
+    """`scalar` where equality tells it from others; else `INEXACT`, for zeros have signs."""
+    is_exact = scalar.__class__ in (bool, int) or (scalar.__class__ is float and scalar)
+    return scalar if is_exact else INEXACT
+
+
 def is_number(tensor: Tensor) -> bool:
     """Was it made of a Python number? A list that holds one is an array, of a shape of its own."""
     return tensor._index == CONSTANT and not tensor._data.ndim

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ... import dtypes
 from ...ir import Node, const_node, input_node
 from ..entry import CUTS, END, EXCLUDE, OUTPUT_GRADIENT, SHAPE, Entry, Literal
 from ..entry import Ref as Recorded
@@ -13,7 +12,7 @@ from ..record import Record
 from ..variant import Variant
 from .ending import Ending
 from .link import Link
-from .operands import INEXACT, Ref, same_bits
+from .operands import Ref, compared, same_bits
 
 
 @dataclass(slots=True)
@@ -68,8 +67,7 @@ class Stretch:
         if isinstance(ref, int) and ref not in self.links and ref in record.statics:
             ref = Literal(record.static_value(ref), device=record.spec(ref).device)
         if isinstance(ref, Literal) and (self.keeps_constants or not ref.array.ndim):
-            exact = type(ref.raw) in dtypes.WEAK and (ref.raw or type(ref.raw) is not float)
-            constant = Literal(ref.array, ref.raw if exact else INEXACT, device=ref.device)
+            constant = Literal(ref.array, compared(ref.raw), device=ref.device)
             return constant, const_node(ref.array, ref.array.dtype, ref.device)
         if isinstance(ref, int) and ref in self.links:
             link = self.links[ref]

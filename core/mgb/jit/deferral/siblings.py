@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..entry import Literal
 from ..reasons import of_constant, of_parameter, of_shape
 from .link import Link
-from .operands import Varying
+from .operands import INEXACT, Varying
 
 
 def why_another(end: Link) -> str | None:
@@ -33,7 +34,7 @@ def _difference(older: Link, link: Link) -> str:
         if isinstance(was, Literal) and isinstance(now, Varying):
             return f"{_name(link)} has another number than {was}; it is an input now"
         if isinstance(was, Literal) and isinstance(now, Literal) and not was.matches(now.array):
-            return of_constant(older, was, now.array)
+            return of_constant(older, replace(was, raw=None) if was.raw is INEXACT else was, now.array)
     for before, after in zip(older.feeds, link.feeds):
         if before.spec.shape != after.spec.shape:
             return of_shape(link.source, before.spec, after.spec)

@@ -243,6 +243,8 @@ class Stream(Following):
         rebound = without_fed(rebound, fed)
         alive = [t for r in tensors if (t := r()) is not None and t._session is self]
         self._begin(self._period or self.most_ops)
+        if at.parent is not None:
+            self._ends.used(at)
         undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)})
         late = Late(lambda tensor: self._apart(at, fed, tensor))
         for tensor in alive:

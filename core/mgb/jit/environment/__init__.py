@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ...tensor import Outside
 from .impurity import Impurity
-from .observer import Observer, unwatched, writes_of
+from .observer import Observer, may_follow, unwatched, writes_of
 
 # For a time there are two observers: this one, and with MGB_OBSERVER=names that of `watch`.
 if not TYPE_CHECKING and os.environ.get("MGB_OBSERVER") == "names":
@@ -30,4 +30,4 @@ if not TYPE_CHECKING and os.environ.get("MGB_OBSERVER") == "names":
 
 Outside.unwatched = staticmethod(unwatched)  # type: ignore[arg-type]
 
-__all__ = ["Impurity", "Observer", "unwatched", "writes_of"]
+__all__ = ["Impurity", "Observer", "may_follow", "unwatched", "writes_of"]

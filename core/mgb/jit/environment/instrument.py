@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from .scopes import Names
@@ -62,6 +62,14 @@ def instrumented(
     key = id(code)
     _made[key] = weakref.ref(code, functools.partial(_forget, _made, key)), made
     return made
+
+
+def has_source(function: Any, hooks: Mapping[str, Callable[..., Any]]) -> bool:
+    """Can hooks be put into `function`? Where they cannot, nobody settles what is followed."""
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, FunctionType):
+        return True
+    return not isinstance(instrumented(function.__code__, function.__globals__, hooks), str)
 
 
 def _forget(known: dict[int, Any], key: int, _: object) -> None:

@@ -21,6 +21,7 @@ from .armed import Armed
 from .arming import Given, Net, Value
 from .hooks import HOOKS
 from .impurity import Impurity
+from .instrument import has_source
 from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch
 
@@ -251,6 +252,11 @@ class Observer(Watch):
         """The library works with a holder: what its class adds to that of the library has to stay."""
         if WATCHING.watch is self:
             self.net.without(calls.holder_facts, self, holder)
+
+
+def may_follow(function: Any) -> bool:
+    """Can numbers and lengths be followed in a body?"""
+    return has_source(function, HOOKS)
 
 
 def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import mgb.functional as F
@@ -201,3 +202,73 @@ def test_body_that_runs_does_what_it_likes_at_each_call(taped: bool) -> None:
         else:
             result = traced(x)
         np.testing.assert_allclose(result.numpy(), expected, rtol=2e-6)
+
+
+@pytest.mark.parametrize("options", [{"run_body": True}, {"imperative": True}])
+@pytest.mark.parametrize(
+    "constant", [float("nan"), complex("nan"), np.complex64([1, np.nan]), np.float32([np.nan, 1])], ids=str
+)
+def test_constants_that_are_no_numbers_equal_themselves(options: dict[str, Any], constant: Any) -> None:
+    traced = trace(lambda x: x * constant, **options)
+    for dtype in ("complex64",) if np.iscomplexobj(constant) else ("float32", "float16", "bfloat16"):
+        x = tensor([1.0, 2.0]).astype(dtype)
+        for _ in range(3):
+            assert traced(x).numpy().tobytes() == (x * constant).numpy().tobytes()
+        traced = trace(lambda x: x * constant, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"run_body": True}])
+def test_zeros_of_complex_constants_have_signs(options: dict[str, Any]) -> None:
+    log: list[Any] = []
+
+    def body(x: Tensor, c: complex) -> Tensor:
+        log.append(object())
+        return F.where(x.real != 0, x, c) * 1
+
+    traced, x = trace(body, **options), tensor(np.zeros(1, np.complex64))
+    for c in (0j, 0j, complex(-0.0, -0.0), complex(0.0, -0.0), 0j, complex(1, -0.0), complex(1, 0.0)):
+        try:
+            got = traced(x, c).numpy()
+        except TraceMismatchError:
+            assert options
+        else:
+            assert got.tobytes() == body(x, c).numpy().tobytes(), c
+
+
+def test_links_of_calls_that_an_interrupt_ends_are_forgotten() -> None:
+    log: list[Any] = []
+
+    def body(x: Tensor, k: int) -> Tensor:
+        log.append(object())
+        x = F.pad(x, ((k, 0),))
+        if k > 3:
+            raise KeyboardInterrupt
+        return x
+
+    traced, x = trace(body), tensor([1.0])
+    for k in range(900):
+        with suppress(KeyboardInterrupt):
+            traced(x, k)
+    (impure,) = traced._impure.values()
+    waiting, links = [link for stream in impure.streams._known for link in stream._begun()], 0
+    while waiting:
+        links += 1
+        waiting += waiting.pop().children
+    assert links < 600
+
+
+@pytest.mark.parametrize("options", [{}, {"run_body": True}])
+def test_numbers_of_a_body_without_source_are_plain(options: dict[str, Any]) -> None:
+    found: dict[str, Any] = {"lengths": []}
+    traced = trace(_made(found), **options)
+    for n in (5, 5, 6):
+        traced(tensor(np.ones(n, np.float32)), 3.0)
+    assert found["lengths"] == [5, 5, 6] and {type(n) for n in found["lengths"]} == {int}
+    assert type(found["s"]) is float
+
+
+def _made(found: dict[str, Any]) -> Any:
+    space: dict[str, Any] = {"found": found}
+    lines = ["def body(x, s):", "found['lengths'].append(x.shape[0])", "found['s'] = s * 2", "return x * 2"]
+    exec("\n    ".join(lines), space)
+    return space["body"]
