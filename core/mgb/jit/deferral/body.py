@@ -13,7 +13,7 @@ import numpy as np
 from ... import dtypes
 from ...apply import constant
 from ...ir import Op
-from ...tensor import ACTIVE, CONSTANT, Tensor
+from ...tensor import ACTIVE, CONSTANT, Tensor, handling, replace_handlers, restore_handlers
 from .ending import Compile
 from .link import Link
 from .results import Failed, Late
@@ -51,7 +51,7 @@ class BodyStream(Stream):
     def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What `body` gives; nothing waits afterwards."""
         self._thread, self._compiles = get_ident(), True
-        before = ACTIVE.get()
+        before, replaced = ACTIVE.get(), replace_handlers()  # whose ops are no part of the body
         try:
             ACTIVE.set(self)
             result = body(*args, **kwargs)
@@ -65,6 +65,8 @@ class BodyStream(Stream):
                 self._end_after(another)
                 raise
             raise
+        finally:
+            restore_handlers(replaced)
         if self._grads:
             self._grads = []
         return result
@@ -90,6 +92,11 @@ class BodyStream(Stream):
             if tensor is not None and grad is not None and isinstance(grad._session, Failed | Late):
                 tensor._grad = before() if before is not None else None
         self._grads = []
+
+    def read(self, tensor: Tensor) -> Any:
+        if handling() and self._now is None:
+            return self._apart(self._at, self._fed, tensor)
+        return super().read(tensor)
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         if not reads:  # weakly, for the memory of a gradient that is replaced is wanted for the new one

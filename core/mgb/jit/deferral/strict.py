@@ -8,7 +8,7 @@ from typing import Any
 
 from ...apply import evaluate
 from ...ir import Op
-from ...tensor import Tensor, handling, replace_handlers, restore_handlers
+from ...tensor import Tensor, handling
 from ..entry import END, EXCLUDE, Literal
 from ..variant import Variant
 from .body import BodyStream
@@ -53,11 +53,7 @@ class StrictStream(BodyStream):
         self._number, self._looked, self._liberty = 0, False, 0
         if self._at is not self._stretches[0].root:
             self._begin(self.most_ops)
-        replaced = replace_handlers()  # whose ops are not matched
-        try:
-            return super().run(body, args, kwargs)
-        finally:
-            restore_handlers(replaced)
+        return super().run(body, args, kwargs)
 
     def _finish(self) -> None:
         self._must_not(self._place().differs_in_cut(END))
@@ -117,9 +113,8 @@ class StrictStream(BodyStream):
         return False
 
     def read(self, tensor: Tensor) -> Any:
-        if handling() and self._now is None:
-            return self._apart(self._at, self._fed, tensor)
-        if tensor._session is self and self._now is None and get_ident() == self._thread and not self._busy:
+        is_own = tensor._session is self and get_ident() == self._thread and not handling()
+        if is_own and self._now is None and not self._busy:
             self._must_not(self._place().differs_in_read(tensor))
             self._looked = True
             self._go_on()
