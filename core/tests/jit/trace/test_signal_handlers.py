@@ -1,6 +1,8 @@
 """What a signal handler does while a call is recorded or replayed is no part of the body."""
 
 import signal
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -214,3 +216,52 @@ def test_checkpoints_in_handlers_while_a_step_runs(mode: str) -> None:
                     is_new = np.allclose(value, other, rtol=1e-5, atol=1e-7)
                     assert is_new or np.allclose(value, one, rtol=1e-5, atol=1e-7)
             found.clear()
+
+
+@pytest.mark.parametrize("options", [{}, {"run_body": True}])
+@pytest.mark.parametrize("what", ["computes", "reads"])
+def test_a_handler_runs_between_any_two_lines_of_a_deferred_op(what: str, options: dict[str, Any]) -> None:
+    kept: deque[Tensor] = deque(maxlen=1)
+    one = tensor(OTHER)
+
+    def body(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        first = a + 1
+        kept.append(first)
+        second = b * 2
+        return first, second, first * 3, second - 1
+
+    def work() -> Any:
+        return (one * 2).sum().item() if what == "computes" else kept[0].numpy().copy() if kept else None
+
+    traced = jit.trace(body, **options)
+    a, b = tensor(np.ones(4, np.float32)), tensor(np.full((2, 3), 5, np.float32))
+    for _ in range(4):
+        traced(a, b)
+    place, reached = 1, True
+    with handler(work):
+        while reached:
+            results, reached = _signalled_at(place, lambda: traced(a, b))
+            for result, expected in zip(results, body(a, b), strict=True):
+                np.testing.assert_array_equal(result.numpy(), expected.numpy(), str(place))
+            place += 3
+    assert place > 100
+
+
+def _signalled_at(place: int, call: Callable[[], Any]) -> tuple[Any, bool]:
+    """What `call` gives when a signal comes at a line of what defers ops, and whether there are so many."""
+    count = 0
+
+    def local(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal count
+        if event == "line" and "deferral" in frame.f_code.co_filename:
+            count += 1
+            if count == place:
+                signal.raise_signal(signal.SIGUSR1)
+        return local
+
+    before = sys.gettrace()
+    sys.settrace(local)
+    try:
+        return call(), count >= place
+    finally:
+        sys.settrace(before)
