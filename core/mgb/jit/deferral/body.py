@@ -51,6 +51,8 @@ class BodyStream(Stream):
     def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What `body` gives; nothing waits afterwards."""
         self._thread, self._compiles = get_ident(), True
+        if self._fed:  # of an op that an exception ended
+            self._begin(self.most_ops)
         before, replaced = ACTIVE.get(), replace_handlers()  # whose ops are no part of the body
         try:
             ACTIVE.set(self)

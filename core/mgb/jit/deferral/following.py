@@ -16,7 +16,7 @@ from ...errors import ConversionError
 from ...ir import Op
 from ...tensor import Session, Tensor, place
 from ..entry import Literal
-from .link import Link
+from .link import Link, signs_of
 from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .results import Rebound
 
@@ -41,12 +41,14 @@ class Following(Session[Tensor]):
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         """The result, when `op` is what came next the last time."""
-        link = self._at.next
+        link, fed = self._at.next, self._fed
         if link.op is not op or link.arity != len(args) or link.params != params:
             self._raw = op, args
             return None
+        if len(fed) != self._at.fed or (link.signs and signs_of(params) != link.signs):
+            self._raw = op, args  # in the former case a finalizer calls this in the midst of another op
+            return None
         tracked = False
-        fed = self._fed
         for a, ref in zip(args, link.args):
             if isinstance(a, Tensor):
                 if a._tape:
@@ -58,12 +60,12 @@ class Following(Session[Tensor]):
                     if -1 - ref < len(fed):
                         if fed[-1 - ref] is a._data:
                             continue
-                    elif self._feeds(link, ref, a):
+                    elif self._feeds(link, ref, a, fed):
                         continue
             elif ref.__class__ is Literal:
                 if ref.raw.__class__ is a.__class__ and ref.raw == a:
                     continue
-            elif self._feeds_data(op, ref, a, link):
+            elif self._feeds_data(op, ref, a, link, fed):
                 continue
             break
         else:
@@ -71,7 +73,7 @@ class Following(Session[Tensor]):
                 return self._taped_result(link, args) if tracked else self._result(link)
             out = place(self, link.index, link.spec)  # as `_result`, without a call more
             reference = _reference(out)
-            if self._at is not link.parent:
+            if self._at is not link.parent or self._fed is not fed:
                 return None
             self._tensors.append(reference)
             self._at = link
@@ -111,40 +113,41 @@ class Following(Session[Tensor]):
         self._at = link
         return out
 
-    def _feeds(self, link: Link, ref: int, tensor: Tensor) -> bool:
+    def _feeds(self, link: Link, ref: int, tensor: Tensor, fed: list[Any]) -> bool:
         """Take `tensor` as an external input that `link` is the first to read, if it looks as then."""
         array = tensor._data
-        if tensor._session is not None:
+        if tensor._session is not None or self._fed is not fed:
             return False
         spec = link.feeds[-1 - ref - link.fed].spec  # counted from the end
         if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
             return False
-        self._fed.append(self._as_it_is_now(array))
+        fed.append(self._as_it_is_now(array))
         return True
 
-    def _feeds_data(self, op: Op, ref: Ref, data: Any, link: Link) -> bool:
+    def _feeds_data(self, op: Op, ref: Ref, data: Any, link: Link, fed: list[Any]) -> bool:
         """Take a number that varies, or an array of NumPy's as it is now, as an external input of `link`."""
         if ref.__class__ is Varying:
-            return self._varies(op, ref, data, link)
+            return self._varies(op, ref, data, fed)
         if ref.__class__ is not int or data.__class__ is not np.ndarray:
             return False
-        if ref >= 0 or -1 - ref < len(self._fed):
+        if ref >= 0 or -1 - ref < len(fed) or self._fed is not fed:
             return False
         spec = link.feeds[-1 - ref - link.fed].spec
         if data.shape != spec.shape or data.dtype != spec.dtype or spec.device != devices.HOST:
             return False
         if dtypes.constructed(data.dtype) != data.dtype:
             return False
-        self._fed.append(data.copy())
+        fed.append(data.copy())
         return True
 
-    def _varies(self, op: Op, ref: Varying, value: Any, link: Link) -> bool:
+    def _varies(self, op: Op, ref: Varying, value: Any, fed: list[Any]) -> bool:
         """Take the Python number `value` as an external input."""
         if value.__class__ is not ref.kind:
             return False
         try:
-            self._fed.append(array_of_number(value, ref.dtype))
+            fed.append(array_of_number(value, ref.dtype))
         except OverflowError as error:
+            del fed[self._at.fed :]
             raise ConversionError(f"{op.name}: {value} does not fit in {ref.dtype}") from error
         return True
 
@@ -178,4 +181,4 @@ class Following(Session[Tensor]):
             return False
         if -1 - ref < len(self._fed):
             return self._fed[-1 - ref] is tensor._data
-        return self._feeds(link, ref, tensor)
+        return self._feeds(link, ref, tensor, self._fed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...ir import Node, Op, Spec
@@ -17,6 +18,15 @@ class _Nothing:
 
 #: What comes after a link that nothing came after.
 NOTHING: Any = _Nothing()
+
+
+def signs_of(params: Any) -> tuple[float, ...]:
+    """The signs of the zeros among the floats in parameters."""
+    kind = type(params)
+    if kind is dict or kind is tuple or kind is list:
+        parts = params.values() if kind is dict else params
+        return tuple([sign for part in parts for sign in signs_of(part)])
+    return (math.copysign(1.0, params),) if kind is float and not params else ()
 
 
 class Link:
@@ -43,6 +53,8 @@ class Link:
     liberty : int
         Where a call is matched with a record, what may come after it: 0: what was recorded; 1: with other
         numbers; 2: anything.
+    signs : tuple of float
+        Those of the zeros in its parameters, which equality does not tell from each other.
     seen : int
         How often a sequence that was recorded elsewhere ended here.
     restless : tuple of Op
@@ -68,6 +80,7 @@ class Link:
         "parent",
         "restless",
         "seen",
+        "signs",
         "spec",
         "varied",
     )
@@ -92,6 +105,7 @@ class Link:
         self.endings: dict[frozenset[int], Any] = {}
         self.varied = False
         self.seen = 0
+        self.signs = signs_of(params)
         self.liberty = 0
         self.restless: tuple[Op, ...] = ()
         self.next = NOTHING
@@ -103,7 +117,12 @@ class Link:
 
     def is_alike(self, op: Op, params: dict[str, Any], arity: int) -> bool:
         """Has it this op, with these parameters and as many operands?"""
-        return self.op is op and self.arity == arity and self.params == params
+        return (
+            self.op is op
+            and self.arity == arity
+            and self.params == params
+            and (not self.signs or signs_of(params) == self.signs)
+        )
 
     def add(self, child: Link) -> Link:
         """Let `child` come after this link."""

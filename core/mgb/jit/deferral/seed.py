@@ -144,6 +144,7 @@ def _is_same(one: Link, other: Link) -> bool:
     return (
         one.op is other.op
         and one.params == other.params
+        and one.signs == other.signs
         and [node.spec for node in one.feeds] == [node.spec for node in other.feeds]
         and len(one.args) == len(other.args)
         and all(map(_is_same_operand, one.args, other.args))

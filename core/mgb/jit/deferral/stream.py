@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
+from ... import device as devices
 from ... import forking
 from ...apply import evaluate
 from ...errors import AutoInterruptedError
@@ -103,6 +104,8 @@ class Stream(Following):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         raw, self._raw = self._raw, None
+        if len(self._fed) != self._at.fed and not self._busy:
+            return self._run_beside(op, inputs, params)
         if op in self._at.restless:
             return self._run_at_once(op, inputs, params)
         if op.ordered:
@@ -182,12 +185,21 @@ class Stream(Following):
         device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
         return wrap(evaluate(op, [t._array() for t in inputs], params, device), device)
 
+    def _run_beside(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
+        """The result of an op of a finalizer that runs in the midst of another op."""
+        at, fed = self._at, self._fed
+        arrays = [self._apart(at, fed, t) if t._session is self else t._array() for t in inputs]
+        device = params.get("device") or (inputs[0]._device if inputs else devices.HOST)
+        return wrap(evaluate(op, arrays, params, device), device)
+
     # computing
 
     def flush(self) -> None:
         """Compute what waits and is alive; raises what the first of those ops raises."""
         if self._at is not self._root and not self._busy:
             self._compute(self._period or self.most_ops, None)
+        elif self._fed and not self._busy:  # of an op that an exception ended
+            self._begin(self._period or self.most_ops)
 
     def _end_at_limit(self) -> None:
         """As `flush`, where too many ops wait: in a loop that asks for no values, after each iteration."""

@@ -142,7 +142,11 @@ class ImperativeStream(StrictStream):
     def _result(self, link: Link) -> Tensor | None:
         assert link.op is not None and link.params is not None and link.spec is not None
         arrays = [self._array_at(ref) for ref in link.args]
-        self._values[link.index] = evaluate(link.op, arrays, link.params, link.spec.device)
+        try:
+            self._values[link.index] = evaluate(link.op, arrays, link.params, link.spec.device)
+        except BaseException:
+            del self._fed[self._at.fed :]
+            raise
         return super()._result(link)
 
     def _array_at(self, ref: Ref) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from mgb import Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
-from mgb.jit import bodies, exclude_from_trace, trace
+from mgb.jit import auto, bodies, exclude_from_trace, trace
 
 
 @pytest.fixture(autouse=True)
@@ -272,3 +272,16 @@ def _made(found: dict[str, Any]) -> Any:
     lines = ["def body(x, s):", "found['lengths'].append(x.shape[0])", "found['s'] = s * 2", "return x * 2"]
     exec("\n    ".join(lines), space)
     return space["body"]
+
+
+@pytest.mark.parametrize("how", ["impure", "auto"])
+def test_zeros_in_parameters_of_ops_have_signs(how: str) -> None:
+    log: list[Any] = []
+
+    def body(x: Tensor, slope: float) -> Tensor:
+        log.append(object())
+        return F.leaky_relu(x, slope) * 1
+
+    traced, x = auto()(body) if how == "auto" else trace(body), tensor([-1.0, 2.0])
+    for slope in (0.0, 0.0, 0.0, -0.0, 0.0, -0.0, -0.0, -0.0):
+        np.testing.assert_array_equal(np.signbit(traced(x, slope).numpy()), [slope.hex()[0] != "-", False])
