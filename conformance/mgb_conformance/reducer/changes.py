@@ -179,12 +179,12 @@ def in_dtype(case: Case, old: np.dtype[Any], new: np.dtype[Any]) -> Case | None:
 
 def usual_dtypes(case: Case) -> Iterator[Case]:
     """float32 for other floats, int32 for other integers."""
-    with np.errstate(all="ignore"):
-        for old in dtypes.DTYPES[1:]:
-            new = dtypes.float32 if old in dtypes.FLOATS else dtypes.int32
+    for old in dtypes.DTYPES[1:]:
+        new = dtypes.float32 if old in dtypes.FLOATS else dtypes.int32
+        with np.errstate(all="ignore"):  # left before another generator may enter it
             found = in_dtype(case, old, new) if old != new else None
-            if found is not None:
-                yield found
+        if found is not None:
+            yield found
 
 
 def plain_layout(case: Case) -> Iterator[Case]:

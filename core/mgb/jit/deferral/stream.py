@@ -225,7 +225,7 @@ class Stream(Following):
             values: dict[int, Any] = {}
             errors: dict[int, BaseException] = {}
             try:
-                self._now = Now(at, fed, {}, {})
+                self._now, self._failure = Now(at, fed, {}, {}), None
                 self._begin(limit, root)
                 values, errors = self._outcome(at, alive, fed, rebound, before)
                 if errors:

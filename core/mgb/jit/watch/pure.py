@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import abc
 import builtins
 import collections
@@ -13,7 +14,6 @@ import operator
 import re
 import sys
 import sysconfig
-import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -97,8 +97,8 @@ _BY_ANY_NAME = frozenset({vars, dir})
 #: Classes in C whose methods only read and change the object itself, which guards tell.
 _OWNERS = (
     *known.CONTAINERS, Tensor, np.generic, np.dtype, np.ufunc, weakref.ref, types.FunctionType,
-    contextvars.ContextVar, super, property, re.Pattern, re.Match, type(threading.Lock()),
-    type(threading.RLock()), datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
+    contextvars.ContextVar, super, property, re.Pattern, re.Match, _thread.LockType,
+    _thread.RLock, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
     types.GenericAlias, types.MethodType, BaseException, functools.partial, decimal.Decimal,
 )  # fmt: skip
 #: Methods of these that do more.
