@@ -14,6 +14,7 @@ import operator
 import re
 import sys
 import sysconfig
+import threading
 import types
 import weakref
 from collections.abc import Callable
