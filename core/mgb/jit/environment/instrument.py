@@ -64,12 +64,12 @@ def instrumented(
     return made
 
 
-def has_source(function: Any, hooks: Mapping[str, Callable[..., Any]]) -> bool:
-    """Can hooks be put into `function`? Where they cannot, nobody settles what is followed."""
+def has_source(function: Any) -> bool:
+    """Is there a text of `function` to put hooks into? Without one, nobody settles what is followed."""
     function = getattr(function, "__func__", function)
     if not isinstance(function, FunctionType):
         return True
-    return not isinstance(instrumented(function.__code__, function.__globals__, hooks), str)
+    return bool(_text(function.__code__.co_filename, function.__globals__))
 
 
 def _forget(known: dict[int, Any], key: int, _: object) -> None:

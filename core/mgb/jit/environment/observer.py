@@ -256,7 +256,7 @@ class Observer(Watch):
 
 def may_follow(function: Any) -> bool:
     """Can numbers and lengths be followed in a body?"""
-    return has_source(function, HOOKS)
+    return has_source(function)
 
 
 def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
