@@ -27,6 +27,7 @@ from .entry import Literal, Ref, external_ref
 from .environment import Impurity
 from .guard import MISS, Guard, Guards, Lines, is_plain
 from .record import Binding, End, External, Given, Live
+from .resize import lengths_of
 from .source import Argument, Attribute, Grad, Held, Identity, Object, Source, Sources
 from .tensor_guards import Arguments, Fits
 from .tree import LEAF, Structure, is_itself, is_looked_into
@@ -45,6 +46,8 @@ class CompiledCall:
 
     Attributes
     ----------
+    lengths : tuple of int
+        Of the axes of the Tensors and arrays among the arguments.
     opaque : list
         Those leaves that the function does not look at: no Tensors, numbers or texts.
     """
@@ -52,6 +55,7 @@ class CompiledCall:
     def __init__(self, variant: Variant, leaves: Sequence[Any]) -> None:
         self.variant = variant
         self._leaves = _sketched(leaves)
+        self.lengths = lengths_of(leaves)
         self.opaque = [x for x in self._leaves if not isinstance(x, _Sketch) and not is_plain(x)]
 
     @cached_property
@@ -82,12 +86,15 @@ class Recorded:
     ----------
     call : CompiledCall or None
         None: the body must run at each call, because of the `impurities`.
+    fed : sequence of array
+        The external inputs of the record, as it was noted.
     """
 
     result: Any
     variant: Variant
     call: CompiledCall | None
     impurities: Sequence[Impurity] = ()
+    fed: Sequence[Any] = ()
 
 
 #: From so many arguments on, the guards of all are one call: C asks hundreds in a tenth of the time.

@@ -70,7 +70,8 @@ def note(
             if check is not None:
                 check(session)
         except Exception:
-            session.compute_living()
+            if session.observer is None or not session.observer.is_trial:
+                session.compute_living()
             raise
         session.undo()
     except BaseException:
@@ -125,7 +126,7 @@ def _ref_of(leaf: Any, session: Recording) -> End:
     if leaf is None:
         return None
     if type(leaf) in SCALARS and type(leaf) is not Size:
-        return Live(leaf.path)
+        return Live(leaf.path, leaf.value)
     if isinstance(leaf, Tensor):
         session.check_kind(leaf)
         return session.ref(leaf)

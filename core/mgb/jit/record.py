@@ -97,6 +97,7 @@ class Live:
     """A number in a result, which is read or computed anew at each call: see `numbers`."""
 
     path: Source
+    value: Any = None  # when it was recorded
 
 
 #: Where a leaf of a result comes from; None: it is None.

@@ -65,7 +65,7 @@ class Recording(CallSession):
         instance: Any = None,
         held_tensors: HeldTensors | None = None,
     ) -> None:
-        if observer is not None and not observer.follows_lengths:
+        if observer is None or not observer.follows_lengths:
             policy = replace(policy, follows=False)
         guards = observer.guards if observer is not None else Guards()
         super().__init__(Record(guards=guards, is_observed=observer is not None, numbers=numbers_in(leaves)))
@@ -194,7 +194,8 @@ class Recording(CallSession):
     def entered(self, holder: Any) -> None:
         known = self._holders.get(id(holder))
         if known is None or known.holder.get() is not holder:  # another one had its id
-            self._holders[id(holder)] = unwatched(Decided, holder)
+            free = self.observer.changing.attributes(holder) if self.observer is not None else ()
+            self._holders[id(holder)] = unwatched(Decided, holder, free)
             if self.observer is not None:
                 self.observer.enters(holder)
 
@@ -370,6 +371,8 @@ class Recording(CallSession):
             tensor._session, tensor._index, tensor._spec = None, -1, None
         for tensor, grad in self.grads_before():
             tensor._grad = grad
+        if self.observer is not None:
+            self.observer.undo()
         self.settle()
 
     def unreadable(self, tensor: Tensor) -> TraceError:

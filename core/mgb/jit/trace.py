@@ -150,6 +150,10 @@ class trace(Matching[P, R]):
 
     # the body is skipped
 
+    @property
+    def _follows_lengths(self) -> bool:
+        return not self.symbolic_shape and not self.capture_as_const
+
     def _by_running(self, key: Key, args: Any, kwargs: Any) -> Any:
         impure = self._impure.get(key.pattern)
         if impure is None or impure.is_due():
@@ -232,14 +236,19 @@ class trace(Matching[P, R]):
         return Recorded(with_numbers(box.pop(), decide=False), variant, None, impurities)
 
     def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        session = self._session(args, kwargs, leaves, self._policy(), observer=observer)
+        policy = self._policy()
+        if observer is not None and observer.is_trial:
+            policy = replace(policy, gives=True, follows=self._follows_lengths)
+        session = self._session(args, kwargs, leaves, policy, observer=observer)
+        session.record.arrangement = flatten((args, kwargs))[1]
         result = note(session, self._body_with(args), kwargs)
         session.check_changes()
         if self.record_only and session.record.ends is not None:
             self._captured = Captured.of(args, kwargs, session.record)
         variant = Variant(session.record, self._compiler)
         call = CompiledCall(variant, leaves) if session.is_pure else None
-        return Recorded(result, variant, call, () if observer is None else observer.impurities)
+        impurities = () if observer is None else observer.impurities
+        return Recorded(result, variant, call, impurities, session.fed)
 
     # looking at it
 

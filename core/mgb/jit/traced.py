@@ -32,9 +32,11 @@ from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .environment import Observer
 from .explain import Explanation, explain
+from .follow import Following, agree
 from .guard import MISS
 from .policy import Policy
 from .recording import Recording
+from .resize import lengths_of
 from .source import Source
 from .specializations import Specializations
 from .tree import Structure, flatten
@@ -109,6 +111,9 @@ class Traced(Bindable[P, R], ABC):
     #: Are calls that a tape of the caller sees served as others?
     _serves_taped = False
 
+    #: Does a record serve arguments of other lengths?
+    _follows_lengths = False
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result: Any
         if active_trace() is not None:
@@ -165,7 +170,13 @@ class Traced(Bindable[P, R], ABC):
         reason = self._reason_of(key, leaves, args, kwargs)
         if self._is_run(key, reason):
             return self.__wrapped__(*args, **kwargs)
-        recorded = self._record(args, kwargs, leaves, structure, self._observer_after(key, leaves, reason))
+        general = self._general(key, leaves, args, kwargs)
+        observer = self._observer_after(key, leaves, reason)
+        if observer is not None and general is None:
+            observer.writing.counts = self._calls.newest(key) is None
+        recorded = self._record(args, kwargs, leaves, structure, observer)
+        if general is not None and recorded.call is not None and agree(general, recorded):
+            recorded = replace(general, result=recorded.result)
         self._keep(key, leaves, shapes_of(args, kwargs), recorded)
         result = recorded.result
         if recorded.call is not None and result is MISS:  # it was only noted
@@ -173,6 +184,25 @@ class Traced(Bindable[P, R], ABC):
         if recorded.call is not None and reason is not None:
             self._tell(reason, recorded)
         return result
+
+    def _general(self, key: Key, leaves: list[Any], args: Any, kwargs: Any) -> Recorded | None:
+        """A call like one that was recorded, noted for any numbers and lengths where its own are others.
+
+        None: Python decides otherwise for what stands for them, or it is no such call.
+        """
+        newest = self._calls.newest(key)
+        if newest is None or self.capture_as_const or Observer.follows_lengths:
+            return None
+        follows = self._calls.follows(key, leaves)
+        is_other = lengths_of(leaves) != newest.lengths or newest.variant.sized is not None
+        if not follows and not (is_other and self._follows_lengths):
+            return None
+        observer = Following(leaves, self._instance is not None, follows)
+        try:
+            recorded = self._noted(args, kwargs, leaves, observer)
+        except Exception:  # perhaps Python's: what it says of a plain number it may not say of a followed one
+            return None
+        return recorded if recorded.call is not None and not observer.impurities else None
 
     def _is_run(self, key: Key, reason: str | None) -> bool:
         """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""

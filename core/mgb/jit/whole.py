@@ -176,7 +176,7 @@ class WholeTrace(trace[P, R]):
         self._check_tapes([owner() for owner in owners])
         self._constants.update({id(owner()): owner for owner in owners})
         variant = Variant(session.record, self._compiler)
-        return Recorded(MISS, variant, CompiledCall(variant, leaves))
+        return Recorded(MISS, variant, CompiledCall(variant, leaves), fed=session.fed)
 
     def _check(self, session: Recording) -> None:
         _check_known(session)

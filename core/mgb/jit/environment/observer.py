@@ -50,6 +50,8 @@ class Observer(Watch):
 
     #: Are lengths of axes followed?
     follows_lengths = True
+    #: Is the call only noted, and undone, whatever comes of it?
+    is_trial = False
 
     def __init__(
         self,
@@ -243,6 +245,9 @@ class Observer(Watch):
 
     def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
         return calls.called(self, function, args, kwargs or {})
+
+    def undo(self) -> None:
+        """Nothing that the body does is undone."""
 
     def forget(self) -> None:
         super().forget()

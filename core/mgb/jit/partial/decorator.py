@@ -62,7 +62,7 @@ class PartialTrace(Traced[P, R]):
         holders = [value for value in leaves if isinstance(value, Holder)]
         found = noted(session, self._body_with(args), kwargs, holders)
         call = PartialCall(found, leaves, self._compiler, self._watched)
-        return Recorded(MISS, call.variant, call)
+        return Recorded(MISS, call.variant, call, fed=session.fed)
 
     def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
         same = [call for call in alike if call.wants_as_noted(leaves)]

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from numpy import ndarray
 
 from ...errors import ImpureBodyError
+from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..arguments import TEXTS, names_of, texts_within
 from ..environment import known
@@ -67,6 +68,8 @@ class Observer:
 
     #: Are lengths of axes followed?
     follows_lengths = False
+    #: Is the call only noted, and undone, whatever comes of it?
+    is_trial = False
 
     def __init__(
         self,
@@ -178,6 +181,9 @@ class Observer:
         self.net.forget()
         self.running.forget()
 
+    def undo(self) -> None:
+        """Nothing that the body does is undone."""
+
     def writes_so_far(self) -> list[Impurity]:
         """What has changed something outside, with its line."""
         return [*(i for i in self.impurities if i.writes), *written.impurities_of(self)]
@@ -267,6 +273,8 @@ class Observer:
                 if id(leaf) in handed:
                     self._handed[source] = leaf
                 walk.argument(source, leaf, id(leaf) in handed)
+            elif type(leaf) in FOLLOWED and source in self.changing.follows:
+                continue
             elif type(leaf) in TEXTS or self._has_numbers or index in texts:
                 walk.guard(source, "same", leaf)
 

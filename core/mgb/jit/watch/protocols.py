@@ -91,9 +91,12 @@ class Writes:
         Complete when the body has ended.
     has_effects : bool
         May there be any?
+    counts : bool
+        May one of them be a number that the body also reads? The next call has to follow it.
     """
 
     def __init__(self) -> None:
+        self.counts = True
         self.effects: list[Effect] = []
         self.has_effects = False
 

@@ -7,7 +7,7 @@ import logging
 import string
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
@@ -38,6 +38,8 @@ class Running:
         self._handled = sys.exception()
         #: The ids of what was initialized meanwhile.
         self.made: set[int] = set()
+        #: By copies of code that run in its place: the code.
+        self.originals: Mapping[CodeType, CodeType] = {}
         #: By the ids of what a method in C was called of: which, and where.
         self.lines: dict[int, tuple[str, tuple[str, int]]] = {}
 
@@ -65,7 +67,7 @@ class Running:
             self.see(self._calls, function, frame)
 
     def _starts(self, frame: FrameType) -> None:
-        code = frame.f_code
+        code = self.originals.get(frame.f_code, frame.f_code)
         if code.co_name == "__init__" and code.co_varnames:
             self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
         if self.walk.has_run(code, frame.f_globals):

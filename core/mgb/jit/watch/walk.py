@@ -15,6 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ...holding import Holder, attributes_of
+from ...scalars import SCALARS
 from ...tensor import Tensor
 from ..environment import known
 from ..environment.attributes import is_empty
@@ -137,6 +138,8 @@ class Walk:
         if source in self.places or len(self.places) > LARGEST:
             return
         self.places[source] = value
+        if type(value) in SCALARS:  # what is asked of it is a guard
+            return
         if len(self.places) > LARGEST:
             self.tell(f"can reach more than {LARGEST} places")
         self.sees_numpy = self.sees_numpy or kinds.is_of_numpy(value)

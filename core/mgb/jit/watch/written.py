@@ -6,26 +6,28 @@ or appends to a list, is an *effect*: a call that skips the body can do that. Al
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
-from ...scalars import FOLLOWED
+from ...scalars import FOLLOWED, SCALARS
 from ...tensor import Tensor
 from ..environment.impurity import Impurity
 from ..environment.known import MISSING, is_users, lookup, namespace
 from ..environment.writing import Effect
 from ..guard import Guard, is_plain, same
+from ..numbers import Computed
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
 from .protocols import Watcher
+from .undoing import undo
 
 
 def settle(observer: Watcher) -> None:
     """At the end of a body: note its effects, and as impurities what else it has written."""
+    guards = list(observer.guards)
     impurities = list(impurities_of(observer, take=True))
     if impurities and observer.refuses:
-        undo(observer)
+        undo(observer.walk.places, guards, observer.leaves)
     _keep_apart(observer)
     for impurity in impurities:
         observer.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
@@ -43,8 +45,8 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
                 observer.walk.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
             yield Impurity(_reason(source, observer), *_line(source, observer), True, True)
     for guard in list(observer.guards):
-        if guard.source in told or guard.holds(observer.leaves):
-            continue
+        if guard.source in told or isinstance(guard.source, Computed) or guard.holds(observer.leaves):
+            continue  # what is computed of numbers was so before the body wrote any of these
         new = _added(observer, guard) if take else None
         if new is not None and all(_is_effect(observer, source, value) for source, value in new):
             observer.writing.effects += [Effect(source, False, value) for source, value in new]
@@ -74,8 +76,8 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
     """Can a call that skips the body write `value` at `source`?"""
     if not _can_make(observer, value) or not _is_place(observer, source):
         return False
-    if type(value) in FOLLOWED and _is_read(observer, source):
-        return False  # a counter, perhaps: to record it for each of its values would be of no use
+    if not observer.writing.counts and type(value) in FOLLOWED and _is_read(observer, source):
+        return False  # a counter that cannot be followed: to record it for each of its values is of no use
     paths = (guard.source for guard in observer.guards if not isinstance(guard.source, Sources))
     return not any(is_within(path, source) for path in paths)
 
@@ -84,7 +86,7 @@ def _can_make(observer: Watcher, value: Any) -> bool:
     """Can a call that skips the body make it? Plain values follow from the guards."""
     if type(value) is Tensor:
         return observer.writing.has_effects and observer.makes(value) and not namespace(value)
-    return observer.writing.has_effects and is_plain(value) and not observer.refuses
+    return observer.writing.has_effects and (is_plain(value) or type(value) in SCALARS)
 
 
 def _is_place(observer: Watcher, source: Source) -> bool:
@@ -183,54 +185,6 @@ def _keep_apart(observer: Watcher) -> None:
                 observer.walk.guard(written, "apart", other)
             elif space is not None and type(value) is dict:
                 observer.walk.guard(Attribute(written, "__dict__"), "apart", other)
-
-
-# a body that is refused
-
-
-def undo(observer: Watcher) -> None:
-    """Put back what was there before, wherever that is known."""
-    places = observer.walk.places
-    for source, _ in list(_changed(observer)):
-        if isinstance(source, Item | Attribute | Global | Cell):
-            with suppress(Exception):
-                _put(source, observer.leaves, places[source])
-    for guard in list(observer.guards):
-        of = guard.source.of if isinstance(guard.source, Result) else guard.source
-        held = found_at(of, observer.leaves)
-        if guard.holds(observer.leaves) or not isinstance(held, list | dict | deque | set):
-            continue
-        with suppress(Exception):
-            _restore(held, of, guard, places)
-
-
-def _put(source: Source, leaves: Sequence[Any], value: Any) -> None:
-    if isinstance(source, Item):
-        source.of.read(leaves)[source.key] = value
-    elif isinstance(source, Attribute):
-        setattr(source.of.read(leaves), source.name, value)
-    elif isinstance(source, Global):
-        source.module.get()[source.name] = value
-    elif isinstance(source, Cell):
-        source.of.read(leaves).cell_contents = value
-
-
-def _restore(held: Any, of: Source, guard: Guard, places: Mapping[Source, Any]) -> None:
-    """Give a container the elements that it had."""
-    known = guard.value if guard.test == "items" else ()
-    keys = [part.get() if isinstance(part, Held) else part for part in known]
-    if isinstance(held, dict):
-        before: Any = {key: places[Item(of, key if is_plain(key) else Held(key))] for key in keys}
-        held.clear()
-        held.update(before)
-    elif isinstance(held, set):
-        held.clear()
-        held.update(keys)
-    else:
-        number = guard.value if guard.test == "length" else 0
-        before = keys or [places[Item(of, n)] for n in range(number)]
-        held.clear()
-        held.extend(before)
 
 
 # in words

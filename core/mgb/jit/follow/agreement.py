@@ -1,0 +1,126 @@
+"""Is a call that was noted for any numbers and lengths, with those that it had, the call as it was recorded?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...scalars import plain
+from ..call import Recorded
+from ..entry import Literal, Ref
+from ..guard import is_plain, same
+from ..record import Binding, End, External, Given, Live, Record
+
+
+def agree(general: Recorded, plain: Recorded) -> bool:
+    """Do both do the same ops with the same operands, leave the same effects, and give the same?"""
+    return _Agreement(general, plain).holds()
+
+
+class _Agreement:
+    def __init__(self, general: Recorded, plain: Recorded) -> None:
+        self._general: Record = general.variant.record
+        self._plain: Record = plain.variant.record
+        self._fed = general.fed
+        self._made: dict[int, int] = {}  # Tensors that the body makes, by their numbers in both
+
+    def holds(self) -> bool:
+        general, plain = self._general, self._plain
+        if len(general.entries) != len(plain.entries) or len(general.bindings) != len(plain.bindings):
+            return False
+        return (
+            all(map(self._is_same_step, general.entries, plain.entries))
+            and all(map(self._is_same_effect, general.bindings, plain.bindings))
+            and general.writes == plain.writes
+            and len(general.returned) == len(plain.returned)
+            and all(map(self._is_same_tensor, general.returned, plain.returned))
+            and self._gives_the_same()
+        )
+
+    def _is_same_step(self, one: Any, two: Any) -> bool:
+        return (
+            one.op is two.op
+            and one.spec == two.spec
+            and one.required == two.required
+            and len(one.args) == len(two.args)
+            and _is_same(plain(one.params), plain(two.params))
+            and all(map(self._is_same_ref, one.args, two.args))
+        )
+
+    def _is_same_ref(self, one: Ref, two: Ref) -> bool:
+        if isinstance(two, Literal):
+            return _is_same_array(self._array(one), two.array)
+        if isinstance(one, Literal) or (one >= 0) != (two >= 0):
+            return False
+        if two >= 0:
+            return one == two
+        return self._is_same_input(self._general.externals[-1 - one], self._plain.externals[-1 - two])
+
+    def _array(self, ref: Ref) -> Any:
+        """The constant that an operand was, which may be a number that is followed."""
+        if isinstance(ref, Literal):
+            return ref.array
+        is_number = ref < 0 and isinstance(self._general.externals[-1 - ref].converts, type)
+        return self._fed[-1 - ref] if is_number else None
+
+    def _is_same_input(self, one: External, two: External) -> bool:
+        return (
+            one.source == two.source
+            and one.node.spec == two.node.spec
+            and (one.origin is None) == (two.origin is None)
+            and one.converts == two.converts
+            and _is_same_array(one.made, two.made)
+        )
+
+    def _is_same_effect(self, one: Binding, two: Binding) -> bool:
+        if (one.target, one.is_grad) != (two.target, two.is_grad):
+            return False
+        if not self._is_same_tensor(one.made, two.made):
+            return False
+        if isinstance(one.source, int | Literal) and isinstance(two.source, int | Literal):
+            return self._is_same_ref(one.source, two.source)
+        return one.source == two.source
+
+    def _is_same_tensor(self, one: Any, two: Any) -> bool:
+        if not isinstance(one, int) or not isinstance(two, int):
+            return bool(one == two)
+        return self._made.setdefault(one, two) == two
+
+    def _gives_the_same(self) -> bool:
+        one, two = self._general.ends, self._plain.ends
+        if one is None or two is None:
+            return one is two
+        return one[0] == two[0] and all(map(self._is_same_end, one[1], two[1]))
+
+    def _is_same_end(self, one: End, two: End) -> bool:
+        if isinstance(two, Given):
+            return isinstance(one, Given | Live) and _is_same(plain(one.value), two.value)
+        if isinstance(two, Live):
+            return isinstance(one, Live) and one.path == two.path
+        if one is None or two is None:
+            return one is two
+        return not isinstance(one, Given | Live) and self._is_same_ref(one, two)
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    """Are two values the same, as far as anybody can tell?"""
+    if one is two or (is_plain(two) and same(one, two)):
+        return True
+    if isinstance(two, np.ndarray):
+        return isinstance(one, np.ndarray) and _is_same_array(one, two)
+    if type(one) is not type(two):
+        return False
+    if isinstance(two, dict):
+        return one.keys() == two.keys() and all(_is_same(one[key], two[key]) for key in two)
+    if isinstance(two, Sequence) and not isinstance(two, str):
+        return len(one) == len(two) and all(map(_is_same, one, two))
+    return bool(one == two)
+
+
+def _is_same_array(one: Any, two: Any) -> bool:
+    if one is None or two is None:
+        return one is two
+    one, two = np.asarray(one), np.asarray(two)
+    return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()

@@ -1,0 +1,113 @@
+"""One call that is noted with what stands for lengths and for numbers that change, and then undone."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from types import CodeType, FrameType
+from typing import Any
+
+from ...errors import ImpureBodyError
+from ...tensor import ACTIVE
+from ...trusted import PACKAGE
+from ..guard import Guard
+from ..source import Source
+from ..watch import Observer, pure
+from ..watch.events import Events
+from ..watch.undoing import undo
+from .calls import Calls
+from .lending import Lending
+
+
+class Following(Observer):
+    """Watches one call whose numbers and lengths are followed. Nothing that it does outside stays.
+
+    Parameters
+    ----------
+    leaves : sequence
+        The flattened arguments.
+    of_instance : bool
+        The function is a method, whose instance is given first and is no argument.
+    follows : frozenset of Source
+        Where numbers and Tensors are followed.
+    """
+
+    follows_lengths = is_trial = True
+
+    def __init__(self, leaves: Sequence[Any], of_instance: bool, follows: frozenset[Source]) -> None:
+        super().__init__(leaves, True, of_instance, follows)
+        self.changing.follows, self._leaves = follows, leaves
+        self.writing.has_effects = True
+        self._lending = Lending(self.changing.numbers, leaves, follows)
+        self._calls = Calls(self._tell_call, _measured)
+        self._harmless: set[CodeType] = set()
+        self.running.originals = self._calls.originals
+        self.net = Events(self)
+        #: What was found, and the guards, before effects took their place.
+        self._places: dict[Source, Any] = {}
+        self._before: list[Guard] = []
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `function` and watch; `undo` leaves everything as it was before."""
+        try:
+            self._lending.lend()
+            return super().run(function, *args, **kwargs)
+        finally:
+            self._lending.give_back(self.walk.places)
+            self.changing.numbers.open = False
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            args, kwargs = self._lending.arguments(args, kwargs, self._of_instance)
+            return super()._run(self._calls.copy_of(function), args, kwargs)
+        finally:
+            self.net.without(self._lending.give_back, self.walk.places)
+            self._places, self._before = dict(self.walk.places), list(self.guards)
+
+    def starts(self, frame: FrameType) -> None:
+        """A function in Python starts; see `events.Listener`."""
+        code = frame.f_code
+        if code not in self._calls.originals and code not in self._harmless:
+            if sees_through(code) and self._is_given_numbers(frame):
+                raise ImpureBodyError(f"{code.co_qualname} may ask a number for its type or its identity")
+            self._harmless.add(code)
+        self.running.starts(frame)
+
+    def calls(self, function: Any, frame: FrameType) -> None:
+        """`frame` calls a function in C."""
+        self.running.calls(function, frame)
+
+    def _is_given_numbers(self, frame: FrameType | None) -> bool:
+        """May code without hooks be given what is followed? Code with hooks gives none to a library."""
+        while frame is not None and pure.is_librarys(frame.f_code):
+            if frame.f_code.co_filename.startswith(PACKAGE):
+                return False
+            frame = frame.f_back
+        return frame is not None and frame.f_code not in self._calls.originals
+
+    def _tell_call(self, function: Any, frame: FrameType) -> None:
+        self.net.tell_call(function, frame)
+
+    def undo(self) -> None:
+        """Put back what was there before, wherever the body has written."""
+        undo(self._places, self._before, self._leaves)
+
+
+    def forget(self) -> None:
+        super().forget()
+        self._places, self._before, self._leaves = {}, [], ()
+
+
+def _measured(value: Any) -> Any:
+    """`value` as code that asks for lengths is given it."""
+    session = ACTIVE.get()
+    return value if session is None else session.measured(value)
+
+
+def sees_through(code: CodeType) -> bool:
+    """Does it ask for types, or which of two objects one is? What is followed is not told of that."""
+    if "type" in code.co_names:
+        return True
+    steps = list(dis.get_instructions(code))
+    return any(then.opname == "IS_OP" and step.opname != "LOAD_CONST" for step, then in pairwise(steps))

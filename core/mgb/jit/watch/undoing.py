@@ -1,0 +1,134 @@
+"""Places outside that are written back: what a body has written there is as it was before."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MemberDescriptorType
+from typing import Any
+
+import numpy as np
+
+from ...sizes import native
+from ..guard import Contents, Guard, is_plain
+from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at
+
+
+def undo(places: Mapping[Source, Any], guards: Sequence[Guard], leaves: Sequence[Any]) -> None:
+    """Put back what was at `places`, and in the containers and namespaces that `guards` tell of."""
+    for source, before in places.items():
+        with suppress(Exception):
+            if is_place(source, leaves) and source.read(leaves) is not before:
+                write(source, leaves, before)
+    for guard in guards:
+        if guard.test in _RESTORE and not guard.holds(leaves):
+            with suppress(Exception):
+                _RESTORE[guard.test](guard, places, leaves)
+
+
+def _items(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    """A container holds these keys or elements."""
+    source = guard.source.of if isinstance(guard.source, Result) else guard.source
+    held = found_at(source, leaves)
+    parts = [part.get() if isinstance(part, Held) else part for part in guard.value]
+    if isinstance(held, dict):
+        _keys(held, source, parts, places)
+    elif isinstance(held, set):
+        set.clear(held)
+        set.update(held, parts)
+    elif isinstance(held, list | deque):
+        _elements(held, parts)
+
+
+def _keys(held: dict[Any, Any], source: Source, keys: list[Any], places: Mapping[Source, Any]) -> None:
+    for key in [key for key in dict.keys(held) if not any(key is known or key == known for known in keys)]:
+        dict.__delitem__(held, key)
+    if [*dict.keys(held)] == keys:
+        return
+    is_namespace = isinstance(source, Attribute) and source.name == "__dict__"
+    before = {}
+    for key in keys:
+        place = Attribute(source.of, key) if is_namespace else None  # type: ignore[attr-defined]
+        before[key] = places[place or Item(source, key if is_plain(key) else Held(key))]
+    kind = native(type(held))
+    kind.clear(held)
+    kind.update(held, before)
+
+
+def _length(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    held = found_at(guard.source, leaves)
+    if isinstance(held, list | deque):
+        _elements(held, [places[Item(guard.source, number)] for number in range(guard.value)])
+
+
+def _elements(held: list[Any] | deque[Any], before: list[Any]) -> None:
+    kind = native(type(held))
+    kind.clear(held)
+    kind.extend(held, before)
+
+
+def _absent(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    """There are no such names in a namespace or a dict."""
+    held = found_at(guard.source, leaves)
+    for name in guard.value if guard.test == "disjoint" else (guard.value,):
+        if name in held:
+            dict.__delitem__(held, name)
+
+
+def _lacks(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    object.__delattr__(found_at(guard.source, leaves), guard.value)
+
+
+def _array(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    held, known = found_at(guard.source, leaves), guard.value
+    if isinstance(known, Contents) and held.shape == known.shape and held.dtype == known.dtype:
+        held[...] = np.frombuffer(known.data, known.dtype).reshape(known.shape)
+
+
+_RESTORE = {
+    "items": _items, "length": _length, "disjoint": _absent, "without": _absent, "lacks": _lacks,
+    "array": _array,
+}  # fmt: skip
+
+
+# single places
+
+
+def is_place(source: Source, leaves: Sequence[Any]) -> bool:
+    """Can what stands there be replaced without code of a user's that runs?"""
+    if isinstance(source, Global | Cell):
+        return True
+    if not isinstance(source, Item | Attribute):
+        return False
+    holder = found_at(source.of, leaves)
+    if isinstance(source, Item):
+        return native(type(holder)) in (dict, list) and not isinstance(source.key, Held)
+    if isinstance(holder, type):
+        return type(holder).__setattr__ is type.__setattr__
+    in_class = _in_class(holder, source.name)
+    is_slot, is_described = type(in_class) is MemberDescriptorType, hasattr(type(in_class), "__set__")
+    return is_slot or (type(getattr(holder, "__dict__", None)) is dict and not is_described)
+
+
+def _in_class(holder: Any, name: str) -> Any:
+    return next((vars(kind)[name] for kind in type(holder).__mro__ if name in vars(kind)), None)
+
+
+def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
+    """Have `value` stand at a place; no code of a user's runs."""
+    if isinstance(source, Global):
+        source.module.get()[source.name] = value
+    elif isinstance(source, Cell):
+        source.of.read(leaves).cell_contents = value
+    elif isinstance(source, Item):
+        holder = source.of.read(leaves)
+        native(type(holder)).__setitem__(holder, source.key, value)
+    elif isinstance(source, Attribute):
+        holder = source.of.read(leaves)
+        if isinstance(holder, type):
+            type.__setattr__(holder, source.name, value)
+        elif type(slot := _in_class(holder, source.name)) is MemberDescriptorType:
+            slot.__set__(holder, value)
+        else:
+            vars(holder)[source.name] = value
