@@ -150,9 +150,8 @@ class trace(Matching[P, R]):
 
     # the body is skipped
 
-    @property
-    def _follows_lengths(self) -> bool:
-        return not self.symbolic_shape and not self.capture_as_const
+    def _may_follow(self) -> tuple[bool, bool]:
+        return not self.capture_as_const, not self.symbolic_shape and not self.capture_as_const
 
     def _by_running(self, key: Key, args: Any, kwargs: Any) -> Any:
         impure = self._impure.get(key.pattern)
@@ -238,7 +237,7 @@ class trace(Matching[P, R]):
     def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
         policy = self._policy()
         if observer is not None and observer.is_trial:
-            policy = replace(policy, gives=True, follows=self._follows_lengths)
+            policy = replace(policy, gives=True, follows=self._may_follow()[1])
         session = self._session(args, kwargs, leaves, policy, observer=observer)
         session.record.arrangement = flatten((args, kwargs))[1]
         result = note(session, self._body_with(args), kwargs)

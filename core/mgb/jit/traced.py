@@ -111,8 +111,9 @@ class Traced(Bindable[P, R], ABC):
     #: Are calls that a tape of the caller sees served as others?
     _serves_taped = False
 
-    #: Does a record serve arguments of other lengths?
-    _follows_lengths = False
+    def _may_follow(self) -> tuple[bool, bool]:
+        """Are numbers that change followed? Are lengths?"""
+        return True, False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result: Any
@@ -191,11 +192,12 @@ class Traced(Bindable[P, R], ABC):
         None: Python decides otherwise for what stands for them, or it is no such call.
         """
         newest = self._calls.newest(key)
-        if newest is None or self.capture_as_const or Observer.follows_lengths:
+        numbers, lengths = self._may_follow()
+        if newest is None or Observer.follows_lengths:
             return None
-        follows = self._calls.follows(key, leaves)
+        follows = self._calls.follows(key, leaves) if numbers else frozenset()
         is_other = lengths_of(leaves) != newest.lengths or newest.variant.sized is not None
-        if not follows and not (is_other and self._follows_lengths):
+        if not follows and not (is_other and lengths):
             return None
         observer = Following(leaves, self._instance is not None, follows)
         try:

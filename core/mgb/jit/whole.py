@@ -164,7 +164,7 @@ class WholeTrace(trace[P, R]):
         return HeldTensors(leaves, self._is_method_of())
 
     #: Nothing runs while a call is recorded.
-    _record, _observer_after = Traced._record, Traced._observer_after
+    _record, _observer_after, _may_follow = Traced._record, Traced._observer_after, Traced._may_follow
 
     def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
         policy = replace(self._policy(), refused=_refused)

@@ -45,6 +45,8 @@ class Changing:
         self.numbers, self.follows = Numbers(guards), follows
         self.tensors: dict[int, tuple[Source, Tensor]] = {}
         self._guards, self._leaves, self._keep = guards, leaves, keep
+        #: May the body have asked which object one is?
+        self.asks_identity = True
         self._latest: tuple[Guard, bool] | None = None  # of the number read last; was it known before?
 
     # numbers
@@ -106,10 +108,15 @@ class Changing:
         source, _ = self.tensors.pop(id(tensor))
         self._guards.add(Guard(source, "is", Held(tensor)))
 
-    def fix_tensors(self, but: Collection[int]) -> None:
-        """Follow no Tensor any more whose id is not among those `but`."""
-        for key, (_, tensor) in list(self.tensors.items()):
-            if key not in but:
+    def fix_tensors(self, but: Collection[int], used: Collection[int]) -> None:
+        """Follow no Tensor any more whose id is not among those `but`.
+
+        One that is not even `used` may be any of its type, unless it was asked which one it is.
+        """
+        for key, (source, tensor) in list(self.tensors.items()):
+            if key not in used and not self.asks_identity:
+                self._guards.add(Guard(source, "spec", tensor.spec))
+            elif key not in but:
                 self.fix_tensor(tensor)
 
     def forget(self) -> None:

@@ -52,6 +52,8 @@ class _Agreement:
     def _is_same_ref(self, one: Ref, two: Ref) -> bool:
         if isinstance(two, Literal):
             return _is_same_array(self._array(one), two.array)
+        if two < 0 and (made := self._plain.externals[-1 - two].made) is not None:
+            return _is_same_array(self._array(one), made)
         if isinstance(one, Literal) or (one >= 0) != (two >= 0):
             return False
         if two >= 0:
@@ -62,8 +64,9 @@ class _Agreement:
         """The constant that an operand was, which may be a number that is followed."""
         if isinstance(ref, Literal):
             return ref.array
-        is_number = ref < 0 and isinstance(self._general.externals[-1 - ref].converts, type)
-        return self._fed[-1 - ref] if is_number else None
+        external = self._general.externals[-1 - ref] if ref < 0 else None
+        is_one = external is not None and (isinstance(external.converts, type) or external.made is not None)
+        return self._fed[-1 - ref] if is_one else None
 
     def _is_same_input(self, one: External, two: External) -> bool:
         return (
@@ -71,7 +74,6 @@ class _Agreement:
             and one.node.spec == two.node.spec
             and (one.origin is None) == (two.origin is None)
             and one.converts == two.converts
-            and _is_same_array(one.made, two.made)
         )
 
     def _is_same_effect(self, one: Binding, two: Binding) -> bool:

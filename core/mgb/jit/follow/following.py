@@ -10,7 +10,6 @@ from typing import Any
 
 from ...errors import ImpureBodyError
 from ...tensor import ACTIVE
-from ...trusted import PACKAGE
 from ..guard import Guard
 from ..source import Source
 from ..watch import Observer, pure
@@ -39,7 +38,7 @@ class Following(Observer):
         super().__init__(leaves, True, of_instance, follows)
         self.changing.follows, self._leaves = follows, leaves
         self.writing.has_effects = True
-        self._lending = Lending(self.changing.numbers, leaves, follows)
+        self._lending = Lending(self.changing.numbers, self.guards, leaves, follows)
         self._calls = Calls(self._tell_call, _measured)
         self._harmless: set[CodeType] = set()
         self.running.originals = self._calls.originals
@@ -80,8 +79,8 @@ class Following(Observer):
 
     def _is_given_numbers(self, frame: FrameType | None) -> bool:
         """May code without hooks be given what is followed? Code with hooks gives none to a library."""
-        while frame is not None and pure.is_librarys(frame.f_code):
-            if frame.f_code.co_filename.startswith(PACKAGE):
+        while frame is not None and _is_librarys(frame):
+            if (frame.f_globals.get("__name__") or "").startswith("mgb."):
                 return False
             frame = frame.f_back
         return frame is not None and frame.f_code not in self._calls.originals
@@ -97,6 +96,12 @@ class Following(Observer):
     def forget(self) -> None:
         super().forget()
         self._places, self._before, self._leaves = {}, [], ()
+
+
+def _is_librarys(frame: FrameType) -> bool:
+    """Is it code of a library, also that which `dataclass` has made for it?"""
+    is_made = frame.f_code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
+    return is_made or pure.is_librarys(frame.f_code)
 
 
 def _measured(value: Any) -> Any:

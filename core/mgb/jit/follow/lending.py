@@ -12,15 +12,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...holding import Holder
-from ...scalars import FOLLOWED, plain
+from ...scalars import FOLLOWED, SCALARS, plain
 from ...sizes import tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
 from ..environment import known
+from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
-from ..source import Argument, Attribute, Source, found_at
+from ..source import Argument, Attribute, Item, Result, Source, found_at
 from ..tree import flatten, parts_of, put
-from ..watch.undoing import is_place, write
+from ..watch.undoing import is_place, is_slot, write
 
 
 class Lending:
@@ -29,23 +30,28 @@ class Lending:
     Parameters
     ----------
     numbers : Numbers
+    guards : Guards
     leaves : sequence
         The flattened arguments.
     follows : frozenset of Source
         Where numbers are followed.
     """
 
-    def __init__(self, numbers: Numbers, leaves: Sequence[Any], follows: frozenset[Source]) -> None:
-        self._numbers, self._leaves, self._follows = numbers, leaves, follows
+    def __init__(
+        self, numbers: Numbers, guards: Guards, leaves: Sequence[Any], follows: frozenset[Source]
+    ) -> None:
+        self._numbers, self._guards, self._leaves = numbers, guards, leaves
+        self._follows = follows
         self._places: list[tuple[Source, Any, Any]] = []  # with the number, and what stands for it
-        self._containers: list[Any] = []  # among the arguments, that hold what stands for numbers
+        #: Containers among the arguments, with what they held and what they hold meanwhile.
+        self._containers: list[tuple[Any, list[Any], list[Any]]] = []
 
     # places outside
 
     def lend(self) -> None:
         """Replace the numbers outside."""
         for source in self._follows:
-            if isinstance(source, Argument) or not is_place(source, self._leaves):
+            if isinstance(source, Argument) or not _has(source, self._leaves):
                 continue
             value = found_at(source, self._leaves)
             if type(value) in FOLLOWED and value == value and not _is_mgbs(source, self._leaves):
@@ -56,16 +62,24 @@ class Lending:
     def give_back(self, places: dict[Source, Any]) -> None:
         """Have each place hold its number again; `places` says what the body found."""
         while self._containers:
-            container = self._containers[-1]
-            put(container, [plain(part) for part in parts_of(container) or ()])
+            container, before, lent = self._containers[-1]
+            now = parts_of(container) or []
+            if len(now) == len(before):
+                put(container, [b if n is c else plain(n) for b, c, n in zip(before, lent, now, strict=True)])
+            else:
+                put(container, list(map(plain, now)))
             self._containers.pop()
         while self._places:
             source, value, standing = self._places[-1]
-            if source in places:
-                places[source] = value
-            if found_at(source, self._leaves) is standing:
+            now = found_at(source, self._leaves)
+            if now is standing:
                 write(source, self._leaves, value)
+            elif is_plain(now) and same(now, value):  # for other numbers that would be a change
+                standing.fixed()
             self._places.pop()
+        for source, value in places.items():
+            if type(value) in SCALARS:
+                places[source] = value.value
 
     # arguments
 
@@ -91,18 +105,25 @@ class Lending:
         """
         inside = parts_of(value)
         if inside is None:
-            source, leaf = next(leaves)
-            is_one = type(leaf) in FOLLOWED and source in self._follows and not is_shared
-            return self._numbers.at(source, leaf) if is_one else leaf
+            return self._number(*next(leaves), is_shared)
         is_shared = is_shared or id(value) in shared
         parts = [self._lent(part, leaves, shared, is_shared) for part in inside]
         if all(map(operator.is_, parts, inside)):
             return value
         if isinstance(value, tuple):
             return tuple_like(value, parts)
-        self._containers.append(value)
+        self._containers.append((value, inside, parts))
         put(value, parts)
         return value
+
+
+    def _number(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
+        if type(leaf) not in FOLLOWED or source not in self._follows:
+            return leaf
+        if is_shared:
+            self._guards.add(Guard(source, "same", leaf))
+            return leaf
+        return self._numbers.at(source, leaf)
 
 
 def _shared(waiting: list[Any]) -> set[int]:
@@ -114,6 +135,17 @@ def _shared(waiting: list[Any]) -> set[int]:
             seen[id(part)] += 1
             waiting += inside if seen[id(part)] == 1 else ()
     return {key for key, often in seen.items() if often > 1}
+
+
+def _has(source: Source, leaves: Sequence[Any]) -> bool:
+    """Is it a place of its own, and no attribute of a class that an object shows?"""
+    if not is_place(source, leaves) or (isinstance(source, Item) and isinstance(source.of, Result)):
+        return False
+    if not isinstance(source, Attribute):
+        return True
+    holder = found_at(source.of, leaves)
+    space = getattr(holder, "__dict__", None)
+    return space is None or source.name in space or is_slot(holder, source.name)
 
 
 def _is_mgbs(source: Source, leaves: Sequence[Any]) -> bool:

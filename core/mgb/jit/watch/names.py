@@ -135,7 +135,7 @@ class Names:
             self.handles_errors = True
         elif kind in _FORMATTING or (kind == "BINARY_OP" and step.argrepr in ("%", "%=")):
             self.makes_texts = True
-        elif kind in ("IS_OP", "CONTAINS_OP"):
+        elif kind == "CONTAINS_OP" or (kind == "IS_OP" and found[place - 1].opname != "LOAD_CONST"):
             self.compares = True
         elif kind == "MATCH_CLASS":
             self.asks_classes = True

@@ -106,9 +106,14 @@ def is_place(source: Source, leaves: Sequence[Any]) -> bool:
         return native(type(holder)) in (dict, list) and not isinstance(source.key, Held)
     if isinstance(holder, type):
         return type(holder).__setattr__ is type.__setattr__
-    in_class = _in_class(holder, source.name)
-    is_slot, is_described = type(in_class) is MemberDescriptorType, hasattr(type(in_class), "__set__")
-    return is_slot or (type(getattr(holder, "__dict__", None)) is dict and not is_described)
+    is_described = hasattr(type(_in_class(holder, source.name)), "__set__")
+    is_own = type(getattr(holder, "__dict__", None)) is dict and not is_described
+    return is_own or is_slot(holder, source.name)
+
+
+def is_slot(holder: Any, name: str) -> bool:
+    """Has the class a slot for it?"""
+    return type(_in_class(holder, name)) is MemberDescriptorType
 
 
 def _in_class(holder: Any, name: str) -> Any:
@@ -128,7 +133,7 @@ def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
         holder = source.of.read(leaves)
         if isinstance(holder, type):
             type.__setattr__(holder, source.name, value)
-        elif type(slot := _in_class(holder, source.name)) is MemberDescriptorType:
-            slot.__set__(holder, value)
+        elif is_slot(holder, source.name):
+            _in_class(holder, source.name).__set__(holder, value)
         else:
             vars(holder)[source.name] = value

@@ -139,6 +139,8 @@ class Walk:
             return
         self.places[source] = value
         if type(value) in SCALARS:  # what is asked of it is a guard
+            if value.path != source:  # a later call may find two numbers
+                self.guard(source, "same", value.fixed())
             return
         if len(self.places) > LARGEST:
             self.tell(f"can reach more than {LARGEST} places")
@@ -355,6 +357,8 @@ class Walk:
             self.tell(f"can reach {source}, which is NaN, known by its identity")
         if self.tells_addresses:
             self._addresses()
+        asks = self._compares or self.tells_addresses or not {"id", "device"}.isdisjoint(self.loaded)
+        self.changing.asks_identity = asks or self.is_wild
         self.drain()
         for bearer in self._bearers:
             bearer.ends()
