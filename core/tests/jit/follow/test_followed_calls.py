@@ -13,7 +13,6 @@ import mgb.module as M
 import numpy as np
 import pytest
 from mgb import Tensor, tensor
-from mgb.ir import Spec
 from mgb.jit.follow.calls import Calls
 from mgb.jit.guard import Guards
 from mgb.jit.measured import Measured
@@ -66,19 +65,23 @@ COMPUTED: dict[str, Callable[[Any], Any]] = {
     "prod": lambda n: math.prod((n, 2, n)),
     "reduce": lambda n: functools.reduce(lambda a, b: a * b, [n, n, 2]),
     "partial": lambda n: functools.partial(math.atan2)(n, 2) + functools.partial(helper, base=2)(n)[0],
-    "map": lambda n: sum(map(lambda v: math.sqrt(v), [n, 4])),
-    "zip": lambda n: [math.sqrt(a) + b for a, b in zip([n], [1], strict=True)][0],
+    "map": lambda n: sum(map(root, [n, 4])) + math.sqrt(sum(map(abs, [n]))),
+    "zip": lambda n: next(math.sqrt(a) + b for a, b in zip([n], [1], strict=True)),
     "function": lambda n: call(lambda m: math.sqrt(m), n),
     "helper": lambda n: helper(n, base=2)[0],
     "instance": lambda n: Kept(n).root(),
     "inherited": lambda n: Derived(n).root() + Derived(n)(1.0),
     "generator": lambda n: next(math.sqrt(m) for m in [n]),
-    "dict": lambda n: dict(a=n).get("a"),
+    "dict": lambda n: dict(a=n).get("a"),  # noqa: C408
     "list": lambda n: _appended(n)[-1],
     "setattr": lambda n: _stored(n),
     "container outside": lambda n: math.sqrt(kept.setdefault("n", n)),
 }
 kept: dict[str, Any] = {}
+
+
+def root(n: Any) -> Any:
+    return n**0.5
 
 
 def helper(n: Any, base: int) -> Any:
@@ -144,7 +147,7 @@ def test_number_of_another_call_is_recomputed() -> None:
 
 FIXED: dict[str, Callable[[Any], Any]] = {
     "range": lambda n: list(range(n)),
-    "text": lambda n: (str(n), f"{n}", "".join(map(str, [n])), "%s" % repr(n)),
+    "text": lambda n: (str(n), f"{n}", "".join(map(str, [n])), n.__repr__()),
     "key": lambda n: {n: len("a")}[n],
     "hash": lambda n: hash(n),
     "array": lambda n: np.full(3, n).tolist(),
@@ -172,7 +175,7 @@ def test_kind_and_identity_of_a_number_fix_nothing() -> None:
         kind = type(n)
         return (
             kind is int, type(n) == int, isinstance(n, int), isinstance(n, (str, float)), n is None,  # noqa: E721
-            n is missing, n is not missing, n is n, n is str(), kind.__name__, n is not kind,
+            n is missing, n is not missing, n is n, n is "".strip(), kind.__name__, n is not kind,
         )  # fmt: skip
 
     n, guards = followed(SMALL)
@@ -237,27 +240,11 @@ def test_views_are_arrays_for_all_but_mgb() -> None:
     _, view = sizes_of(array)
 
     def body(x: Any) -> Any:
-        return (
-            type(x) is np.ndarray,
-            x is array,
-            x.sum(),
-            type(np.reshape(x, -1)),
-            type(x.ravel()),
-            [x].pop() is x,
-        )
+        kinds = type(x), type(np.reshape(x, -1)), type(x.ravel()), type(x * 2), type(x[1:])
+        return set(kinds), x is array, x.sum(), [x].pop() is x, isinstance(x, np.ndarray)
 
     found = copied(body, lambda value: view if value is array else value)(view)
-    assert found == (True, True, 15.0, np.ndarray, np.ndarray, True)
-
-
-class Session:
-    """As far as a Tensor asks it for its lengths."""
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-
-    def spec_of(self, tensor: Any) -> Spec:
-        return self.spec
+    assert found == ({np.ndarray}, True, 15.0, True, True)
 
 
 @pytest.mark.parametrize("kind", [Tensor, type("Named", (Tensor,), {})])
@@ -314,7 +301,7 @@ def test_forward_of_a_module_has_hooks() -> None:
 
     found: list[Any] = []
     layer, x = Layer(), tensor(np.ones((3, 2), np.float32))
-    n, guards = followed(2.0)
+    n, _ = followed(2.0)
     layer.register_forward_pre_hook(lambda module, inputs: None)
     forward = Layer.forward
     made = copied(lambda x, n: layer(x, n))(x, n)
