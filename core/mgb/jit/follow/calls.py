@@ -25,6 +25,10 @@ from .transform import CALL, IDENTICAL, IDENTITY, RESULT
 _NOTES = ("__kwdefaults__", "__qualname__", "__dict__", "__doc__", "__module__", "__type_params__")
 
 
+#: Says False of None, and raises a TypeError for all else.
+_IS_TRUE: Any = vars(type(None))["__bool__"]
+
+
 class Calls:
     """Hooks at the calls of one body that is noted with what stands for numbers and lengths.
 
@@ -153,7 +157,7 @@ class Calls:
 
     def _called(self, function: Any) -> Any:
         """What is called in place of `function`."""
-        if isinstance(function, FunctionType | MethodType | BuiltinFunctionType | type):
+        if type(function) in (FunctionType, MethodType) or issubclass(type(function), type):
             return self.copy_of(function)
         method = lookup(type(function), "__call__")
         if is_users(method) or (is_of_mgb(method) and hasattr(type(function), "__calls__")):
@@ -186,9 +190,12 @@ def _identity(value: Any) -> Any:
 
 
 def _initialized(made: Any, begin: Callable[[], None]) -> Callable[[], Any]:
-    """What calls `begin` and gives `made`, in the frame of the user: so in C. What begins gives None."""
-    once = itertools.compress([made], map(operator.not_, iter(begin, MISSING)))
-    return functools.partial(next, once)
+    """What calls `begin` and gives `made`, in the frame of the user: so in C.
+
+    What begins gives None, whose method says False; of anything else that raises the TypeError of Python.
+    """
+    given_none = map(operator.not_, map(_IS_TRUE, iter(begin, MISSING)))
+    return functools.partial(next, itertools.compress([made], given_none))
 
 
 def _with_code(function: FunctionType, code: CodeType) -> FunctionType:

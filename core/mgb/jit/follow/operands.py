@@ -39,6 +39,9 @@ IN_C = (
     ClassMethodDescriptorType,
 )  # fmt: skip
 
+#: What runs when it is called.
+_CALLEES = (FunctionType, type, np.ufunc, *IN_C)
+
 #: Functions in C that ask numbers to compute or compare, as operators do, or only hand them on; by id, for
 #: some callables have no hash.
 _BY_PROTOCOL = {
@@ -76,7 +79,7 @@ Measure = Callable[[Any], Any]
 
 def is_users(function: Any) -> bool:
     """Is it a function in Python, and none of mgb, NumPy, a plugin or Python's library?"""
-    if not isinstance(function, FunctionType):
+    if type(function) is not FunctionType:
         return False
     file = function.__code__.co_filename
     if file.startswith(PACKAGE):
@@ -87,7 +90,7 @@ def is_users(function: Any) -> bool:
 def is_plain_class(kind: Any) -> bool:
     """A user's class whose instances are made and then given to `__init__`, as `type` does it."""
     return (
-        isinstance(kind, type)
+        issubclass(type(kind), type)
         and type(kind).__call__ is type.__call__
         and _is_heap(kind)
         and lookup(kind, "__new__") is object.__new__
@@ -128,9 +131,9 @@ def given_to(
 
 def told(function: Any, args: tuple[Any, ...]) -> Any:
     """A function in C as a profiler is told of its call, methods bound; MISSING where it would not be."""
-    if not isinstance(function, _TOLD):
+    if type(function) not in _TOLD:
         return MISSING
-    if isinstance(function, MethodDescriptorType | WrapperDescriptorType) and args:
+    if type(function) in (MethodDescriptorType, WrapperDescriptorType) and args:
         first = given(args[0])
         return function.__get__(first) if issubclass(type(first), function.__objclass__) else function
     return function
@@ -141,13 +144,14 @@ _TOLD = IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, MethodDesc
 
 
 def callee_of(function: Any) -> Any:
-    """The function or class that runs when `function` is called."""
+    """The function or class that runs when `function` is called; MISSING: who knows."""
     for kind, inner in ((MethodType, "__func__"), (functools.partial, "func"), (Bindable, "__wrapped__")):
-        if isinstance(function, kind):
+        if issubclass(type(function), kind):  # what it says of its class may be code of a user's
             return callee_of(getattr(function, inner))
-    if isinstance(function, (FunctionType, type, np.ufunc, *IN_C)):
+    if issubclass(type(function), _CALLEES):
         return function
-    return _called_method(function)
+    method = _called_method(function)
+    return method if issubclass(type(method), _CALLEES) else MISSING
 
 
 def _called_method(thing: Any) -> Any:
@@ -227,9 +231,9 @@ def _is_operator(callee: Any) -> bool:
 
 def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
     """Does it ask numbers for what it wants of them? What it writes is undone at the end."""
-    if isinstance(callee, FunctionType):
+    if type(callee) is FunctionType:
         return is_users(callee)
-    if isinstance(callee, type) and _is_heap(callee):
+    if issubclass(type(callee), type) and _is_heap(callee):
         return not is_library(callee.__module__)
     if isinstance(getattr(callee, "__self__", None), _HOLDERS):
         return True
@@ -242,4 +246,4 @@ def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
 
 def is_of_mgb(function: Any) -> bool:
     """Is it a function in Python of mgb's own?"""
-    return isinstance(function, FunctionType) and function.__code__.co_filename.startswith(PACKAGE)
+    return type(function) is FunctionType and function.__code__.co_filename.startswith(PACKAGE)
