@@ -7,8 +7,9 @@ import functools
 import gc
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import pytest
@@ -174,3 +175,23 @@ def test_functions_in_c_are_told_before_their_calls() -> None:
     assert [function for function, _ in told[:4]] == [len, xs.append, abs, xs.append]
     assert {code for _, code in told[:4]} == {body.__code__}
     assert all(code is not body.__code__ for _, code in told[4:])
+
+
+@pytest.mark.skipif(hasattr(sys, "monitoring"), reason="is told of more than a profiler is")
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_what_is_told_is_what_a_profiler_misses(body: FunctionType) -> None:
+    seen: tuple[list[Any], list[Any]] = [], []
+
+    def note(kept: list[Any], function: Any, code: CodeType) -> None:
+        if code.co_filename == body.__code__.co_filename:
+            kept.append((code.co_qualname, type(function), function.__qualname__))
+
+    made = Calls(lambda function, frame: note(seen[1], function, frame.f_code), lambda value: value)
+    for function, kept in zip((body, made.copy_of(body)), seen, strict=True):
+        before = sys.getprofile()
+        try:
+            sys.setprofile(lambda f, event, arg: note(kept, arg, f.f_code) if event == "c_call" else None)  # noqa: B023
+            outcome(function, 2)
+        finally:
+            sys.setprofile(before)
+    assert Counter(seen[0]) == Counter(seen[1])
