@@ -1,0 +1,219 @@
+"""Hooks at calls: numbers and lengths that are followed go through what computes with them in C."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import sys
+import weakref
+from collections.abc import Callable
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from ...scalars import SCALARS
+from ...tensor import Tensor
+from .. import numbers
+from ..measured import Measured, given
+from .code import codes_in, instrumented, with_hooks
+from .operands import MISSING, given_to, is_of_mgb, is_plain_class, is_users, lookup, told
+from .transform import CALL, IDENTICAL, IDENTITY, RESULT
+
+#: What a function has beside its code, its variables and its defaults.
+_NOTES = ("__kwdefaults__", "__qualname__", "__dict__", "__doc__", "__module__", "__type_params__")
+
+
+#: Says False of None, and raises a TypeError for all else.
+_IS_TRUE: Any = vars(type(None))["__bool__"]
+
+
+class Calls:
+    """Hooks at the calls of one body that is noted with what stands for numbers and lengths.
+
+    They are in copies of functions: no function changes, and no other thread comes to them. A copy that is
+    called when this is gone calls as any function does.
+
+    Parameters
+    ----------
+    tell_call : callable
+        Told each function in C that is called, before, and the frame that calls it: no profiler sees it.
+    measured : callable
+        Gives a value as code of mgb's is given it: in place of an array a view that has lengths which are
+        followed.
+
+    Attributes
+    ----------
+    originals : dict
+        Code with hooks, and that of functions inside it, by which each is the code without.
+    """
+
+    def __init__(self, tell_call: Callable[[Any, FrameType], None], measured: Callable[[Any], Any]) -> None:
+        self.originals: dict[CodeType, CodeType] = {}
+        self._tell_call, self._measured = tell_call, measured
+        self._codes: dict[int, tuple[CodeType, CodeType | None]] = {}  # by the id of what is kept with it
+        self._copies: dict[int, tuple[FunctionType, FunctionType]] = {}
+
+    # copies
+
+    def copy_of(self, function: Any) -> Any:
+        """`function` with hooks, if it is one of a user's that has a source; else itself."""
+        kind = type(function)
+        if kind is MethodType:
+            inner = self.copy_of(function.__func__)
+            return function if inner is function.__func__ else MethodType(inner, function.__self__)
+        if kind is functools.partial:
+            inner = self.copy_of(function.func)
+            if inner is function.func:
+                return function
+            return functools.partial(inner, *function.args, **function.keywords)
+        return self._copy(function) if kind is FunctionType and is_users(function) else function
+
+    def _copy(self, function: FunctionType) -> FunctionType:
+        code = self._code(function)
+        if code is None:
+            return function
+        known = self._copies.get(id(function))
+        if known is None or known[1].__code__ is not code:
+            known = self._copies[id(function)] = function, _with_code(function, code)
+        known[1].__defaults__, known[1].__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        return known[1]
+
+    def _code(self, function: FunctionType) -> CodeType | None:
+        """The code of `function` with hooks; None where it has none, or has those of this object."""
+        code = function.__code__
+        known = self._codes.get(id(code))
+        if known is None:
+            known = self._codes[id(code)] = code, self._hooked(code, function)
+        return known[1]
+
+    def _hooked(self, code: CodeType, function: FunctionType) -> CodeType | None:
+        maker = _maker_of(code)
+        if maker is self:
+            return None
+        own = code if maker is None else maker.originals.get(code, code)
+        made = instrumented(own, function.__globals__)
+        if made is None:
+            return None
+        hooks = {
+            CALL: functools.partial(_call, weakref.ref(self)),  # another one for each: no two codes are equal
+            RESULT: given,
+            IDENTICAL: _identical,
+            IDENTITY: _identity,
+        }
+        return with_hooks(made, own, hooks, self.originals.__setitem__)
+
+    # calls
+
+    def _prepared(
+        self, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[], Any]:
+        """What makes the call ``function(*args, **kwargs)``."""
+        in_c = told(function, args)
+        if in_c is not MISSING:
+            self._tell_call(in_c, frame)
+        while type(function) is functools.partial:
+            args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
+            function = function.func
+        computed = self._computed(function, args, kwargs)
+        if computed is not None:
+            return computed
+        args, kwargs = given_to(self._measured, function, args, kwargs)
+        return self._made_by(function, args, kwargs)
+
+    def _computed(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[], Any] | None:
+        """What makes a call that numbers or lengths are followed through."""
+        if len(args) == 1 and not kwargs:
+            (value,) = args
+            if function is len and (shape := self._shape_of(value)):
+                return functools.partial(operator.getitem, shape, 0)
+            if function is type and type(value) is Measured:
+                return functools.partial(type, given(value))
+        return numbers.computed_by(function, args, kwargs)
+
+    def _shape_of(self, value: Any) -> tuple[Any, ...]:
+        """The lengths of the axes of a Tensor or of an array that is measured; of others none."""
+        if issubclass(type(value), Tensor) and lookup(type(value), "__len__") is Tensor.__len__:
+            return value._tuple_shape  # type: ignore[no-any-return]
+        if type(value) in (np.ndarray, Measured):
+            measured = self._measured(value)
+            return measured.shape if type(measured) is Measured else ()
+        return ()
+
+    def _made_by(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        """The call itself, of a copy."""
+        if is_plain_class(function):
+            begin = lookup(function, "__init__")
+            copy = self.copy_of(begin)
+            if copy is not begin:
+                made = object.__new__(function)
+                return _initialized(made, functools.partial(copy, made, *args, **kwargs))
+        if type(function) is BuiltinFunctionType and type(function.__self__) is Measured:
+            function = getattr(given(function.__self__), function.__name__)
+        return functools.partial(self._called(function), *args, **kwargs)
+
+    def _called(self, function: Any) -> Any:
+        """What is called in place of `function`."""
+        if type(function) in (FunctionType, MethodType) or issubclass(type(function), type):
+            return self.copy_of(function)
+        method = lookup(type(function), "__call__")
+        if is_users(method) or (is_of_mgb(method) and hasattr(type(function), "__calls__")):
+            # between the call of a Module and its `forward` comes code of mgb's, which calls that
+            copy = self._copy(method)
+            return MethodType(copy, function) if copy is not method else function
+        return function
+
+
+def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+    """What makes the call when it is called itself, in the frame of the user."""
+    here = calls()
+    if here is None:
+        return functools.partial(function, *args, **kwargs)
+    return here._prepared(sys._getframe(1), function, args, kwargs)
+
+
+def _identical(left: Any, right: Any) -> bool:
+    """``left is right``"""
+    left, right = given(left), given(right)
+    kinds = {type(value.value) if type(value) in SCALARS else type(value) for value in (left, right)}
+    if left is right or len(kinds) > 1:
+        return left is right
+    return _identity(left) is _identity(right)
+
+
+def _identity(value: Any) -> Any:
+    """What ``is`` looks at: of what stands for something that itself."""
+    return value.fixed() if type(value) in SCALARS else given(value)
+
+
+def _initialized(made: Any, begin: Callable[[], None]) -> Callable[[], Any]:
+    """What calls `begin` and gives `made`, in the frame of the user: so in C.
+
+    What begins gives None, whose method says False; of anything else that raises the TypeError of Python.
+    """
+    given_none = map(operator.not_, map(_IS_TRUE, iter(begin, MISSING)))
+    return functools.partial(next, itertools.compress([made], given_none))
+
+
+def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
+    """Another function like `function`, with this code."""
+    made = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    late = ("__annotate__",) if hasattr(function, "__annotate__") else ("__annotations__",)
+    for name in (*_NOTES, *late):
+        if hasattr(function, name):
+            setattr(made, name, getattr(function, name))
+    return made
+
+
+def _maker_of(code: CodeType) -> Calls | None:
+    """Whose hooks are in it, or in the code of a function inside it."""
+    for constant in code.co_consts:
+        if type(constant) is functools.partial and constant.func is _call:
+            maker: Calls | None = constant.args[0]()
+            return maker
+    return next(filter(None, map(_maker_of, codes_in(code))), None)

@@ -1,0 +1,249 @@
+"""What calls are given where numbers and lengths are followed: to each callee what it can take."""
+
+from __future__ import annotations
+
+import array
+import builtins
+import collections
+import functools
+import itertools
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import numpy as np
+
+from ...holding import Holder
+from ...scalars import SCALARS, Scalar
+from ...sizes import but_lengths, settled
+from ...tensor import Tensor
+from ...trusted import NUMPY, PACKAGE, is_library, is_plugins, is_python
+from ..binding import Bindable
+from ..measured import Measured, given
+
+#: Functions and methods in C.
+IN_C = (
+    BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
+    ClassMethodDescriptorType,
+)  # fmt: skip
+
+#: What runs when it is called.
+_CALLEES = (FunctionType, type, np.ufunc, *IN_C)
+
+#: Functions in C that ask numbers to compute or compare, as operators do, or only hand them on; by id, for
+#: some callables have no hash.
+_BY_PROTOCOL = {
+    id(function): function
+    for function in (
+        *(getattr(builtins, name) for name in (
+            "abs all any dict divmod enumerate filter frozenset isinstance iter len list map "
+            "max min next range reversed round set slice sorted sum tuple zip"
+        ).split()),
+        math.prod, functools.reduce, functools.partial,
+        *(value for name, value in vars(operator).items() if callable(value) and name[:1] != "_"),
+        *(value for value in vars(itertools).values() if isinstance(value, type)),
+    )
+}  # fmt: skip
+#: Those that read or write an attribute of what they are given first, which may be what they are given last.
+_OF_ATTRIBUTES = {id(function): function for function in (getattr, setattr, object.__setattr__)}
+#: Functions in C that call functions which they are given.
+_CALLING = {
+    id(function): function
+    for function in (map, filter, sorted, min, max, functools.reduce, functools.partial)
+}
+#: What holds what it is given.
+_HOLDERS = (list, dict, set, tuple)
+#: Iterators that compute what they give when they are asked for it.
+_LAZY = frozenset({map, filter, zip, enumerate, GeneratorType, itertools.chain, itertools.starmap})
+#: Classes whose objects are made of all that an iterator gives.
+_CONSUMING = (bytes, bytearray, array.array, collections.deque, collections.OrderedDict, collections.Counter)
+#: Flags of classes that Python code has made, and of those that cannot be changed.
+_HEAP, _IMMUTABLE = 1 << 9, 1 << 8
+
+MISSING: Any = object()
+
+Measure = Callable[[Any], Any]
+
+
+def is_users(function: Any) -> bool:
+    """Is it a function in Python, and none of mgb, NumPy, a plugin or Python's library?"""
+    if type(function) is not FunctionType:
+        return False
+    file = function.__code__.co_filename
+    if file.startswith(PACKAGE):
+        return _said_in(function.__globals__, "*") == "watched"
+    return not (file.startswith(NUMPY) or is_python(file) or is_plugins(file))
+
+
+def is_plain_class(kind: Any) -> bool:
+    """A user's class whose instances are made and then given to `__init__`, as `type` does it."""
+    return (
+        issubclass(type(kind), type)
+        and type(kind).__call__ is type.__call__
+        and _is_heap(kind)
+        and lookup(kind, "__new__") is object.__new__
+        and is_users(lookup(kind, "__init__"))
+    )
+
+
+def lookup(kind: type, name: str) -> Any:
+    """What a class has under a name, as it stands there; no code of a user runs."""
+    spaces = (type.__getattribute__(base, "__dict__") for base in kind.__mro__)
+    return next((space[name] for space in spaces if name in space), MISSING)
+
+
+def given_to(
+    measured: Measure, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments for a call of `function`: plain numbers for code that asks them for nothing.
+
+    Parameters
+    ----------
+    measured : callable
+        Gives a value as code of mgb's is given it, with the lengths that are followed.
+    function : callable
+    args : tuple
+    kwargs : dict
+    """
+    callee = callee_of(function)
+    rule: Callable[[Any], Any] = functools.partial(_fixed, _consumes(callee))
+    if _is_operator(callee) and any(issubclass(type(value), Tensor) for value in args):
+        rule = measured
+    elif _takes(callee, args) and all(_takes(part, ()) for part in _called_by(callee, args, kwargs)):
+        return args, kwargs
+    elif _top_of(callee) == "mgb":
+        says = said_of(callee.__module__, callee.__name__) == "elementwise"
+        rule = measured if says else lambda value: measured(_plain(value, but_lengths))
+    return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
+
+
+def told(function: Any, args: tuple[Any, ...]) -> Any:
+    """A function in C as a profiler is told of its call, methods bound; MISSING where it would not be."""
+    if type(function) not in _TOLD:
+        return MISSING
+    if type(function) in (MethodDescriptorType, WrapperDescriptorType) and args:
+        first = given(args[0])
+        return function.__get__(first) if issubclass(type(first), function.__objclass__) else function
+    return function
+
+
+#: What that is told of; before Python 3.12 it is not of calls that operators are made of.
+_TOLD = IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, MethodDescriptorType)
+
+
+def callee_of(function: Any) -> Any:
+    """The function or class that runs when `function` is called; MISSING: who knows."""
+    for kind, inner in ((MethodType, "__func__"), (functools.partial, "func"), (Bindable, "__wrapped__")):
+        if issubclass(type(function), kind):  # what it says of its class may be code of a user's
+            return callee_of(getattr(function, inner))
+    if issubclass(type(function), _CALLEES):
+        return function
+    method = _called_method(function)
+    return method if issubclass(type(method), _CALLEES) else MISSING
+
+
+def _called_method(thing: Any) -> Any:
+    """The function that is given the arguments of a call of `thing`, maybe by one of mgb."""
+    kind: Any = type(thing)
+    name = getattr(kind, "__calls__", "__call__") if Holder in kind.__mro__ else "__call__"
+    try:
+        own = object.__getattribute__(thing, "__dict__")
+    except (AttributeError, TypeError):
+        own = {}
+    return MISSING if name in own else lookup(kind, name)
+
+
+def _is_heap(kind: type) -> bool:
+    """Was the class made by Python code, and may be changed? What is followed is a number like any other."""
+    return kind not in SCALARS and bool(kind.__flags__ & _HEAP) and not kind.__flags__ & _IMMUTABLE
+
+
+def _top_of(thing: Any) -> str:
+    """The package that a function or class belongs to."""
+    module = getattr(thing, "__module__", None)
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+@functools.cache
+def said_of(module: str, name: str) -> str | None:
+    """What a module of mgb says of a function or class, or else a package around it: see `holding`."""
+    while module:
+        if (word := _said_in(getattr(sys.modules.get(module), "__dict__", {}), name)) is not None:
+            return word
+        module = module.rpartition(".")[0]
+    return None
+
+
+def _said_in(space: dict[str, Any], name: str) -> str | None:
+    said = space.get("__tracing__", {})
+    word: str | None = said.get(name, said.get("*"))
+    return word
+
+
+def _plain(value: Any, rule: Callable[[Scalar], Any]) -> Any:
+    """`value` with `rule(number)` for what is followed, in containers too; of a view the array."""
+    kind = type(value)  # what it says of its class may be code of a user's
+    holds = kind in SCALARS or issubclass(kind, (*_HOLDERS, slice))
+    return settled(value, rule, 4) if holds else value
+
+
+def _consumes(callee: Any) -> bool:
+    """Does it go through an iterator that it is given, and keep none?"""
+    if any(callee is kind for kind in _CONSUMING) or getattr(callee, "__name__", "") in ("join", "fromkeys"):
+        return True
+    return _top_of(callee) in ("numpy", "math", "statistics")
+
+
+def _fixed(consumes: bool, value: Any) -> Any:
+    """`value` with plain numbers; an iterator gives such to what `consumes` it, others get it itself."""
+    if type(value) in _LAZY and consumes:
+        return _each(value)
+    return _plain(given(value), Scalar.fixed)
+
+
+def _each(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield _fixed(True, value)
+
+
+def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The functions and classes that a function in C calls with what it is given."""
+    is_one = id(callee) in _CALLING or getattr(callee, "__module__", None) == "itertools"
+    handed = (*args, *kwargs.values()) if is_one else ()
+    return [callee_of(value) for value in handed if callable(value) and not issubclass(type(value), Tensor)]
+
+
+def _is_operator(callee: Any) -> bool:
+    return isinstance(callee, np.ufunc) or callee is divmod or _top_of(callee) == "_operator"
+
+
+def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
+    """Does it ask numbers for what it wants of them? What it writes is undone at the end."""
+    if type(callee) is FunctionType:
+        return is_users(callee)
+    if issubclass(type(callee), type) and _is_heap(callee):
+        return not is_library(callee.__module__)
+    if isinstance(getattr(callee, "__self__", None), _HOLDERS):
+        return True
+    if callee is pow:  # with a modulus it asks the first operand alone
+        return len(args) == 2
+    if id(callee) in _OF_ATTRIBUTES:
+        return bool(args) and type(args[0]) not in SCALARS and type(args[0]) is not Measured
+    return id(callee) in _BY_PROTOCOL
+
+
+def is_of_mgb(function: Any) -> bool:
+    """Is it a function in Python of mgb's own?"""
+    return type(function) is FunctionType and function.__code__.co_filename.startswith(PACKAGE)
