@@ -9,10 +9,9 @@ from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from ...tensor import Tensor
-from ..environment import known
-from ..environment.known import MISSING
 from ..source import Attribute, Call, Held, Item, Result, Source
-from . import pure
+from . import known, pure
+from .known import MISSING
 from .protocols import Places
 
 #: Attributes in C of classes that are read though they stand in no class.

@@ -21,10 +21,9 @@ import numpy as np
 
 from ...holding import Holder
 from ...tensor import Tensor
-from ..environment import known
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
-from . import classes, pure
+from . import classes, known, pure
 from .caches import Kept, results_in
 from .epochs import Unchanged
 from .protocols import Places

@@ -16,9 +16,6 @@ from typing import Any
 
 from ...holding import Holder, attributes_of
 from ...tensor import Tensor
-from ..environment import known
-from ..environment.attributes import is_empty
-from ..environment.changing import Changing
 from ..guard import Guard, Guards, is_plain
 from ..source import (
     Argument,
@@ -33,8 +30,9 @@ from ..source import (
     Source,
     is_in_argument,
 )
-from . import kinds, pure
+from . import kinds, known, pure
 from .bearer import Bearer
+from .changing import Changing
 from .names import Names, codes_in, names_of
 
 _BUILTINS = Held(vars(builtins))
@@ -291,8 +289,8 @@ class Walk:
         ):
             around = Item(Attribute(source, "__closure__"), number)
             held: Source = around if in_argument else Object(Held(cell))
-            if is_empty(cell):
-                self.guard(Result(is_empty, held), "same", True)
+            if known.is_empty(cell):
+                self.guard(Result(known.is_empty, held), "same", True)
             else:
                 self.place(Cell(held, name), cell.cell_contents)
         for name in ("__defaults__", "__kwdefaults__"):

@@ -13,12 +13,11 @@ from typing import Any
 
 from ...scalars import FOLLOWED
 from ...tensor import Tensor
-from ..environment.impurity import Impurity
-from ..environment.known import MISSING, is_users, lookup, namespace
-from ..environment.writing import Effect
 from ..guard import Guard, is_plain, same
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
-from .protocols import Watcher
+from .impurity import Impurity
+from .known import MISSING, is_users, lookup, namespace
+from .protocols import Effect, Watcher
 
 
 def settle(observer: Watcher) -> None:
