@@ -69,7 +69,11 @@ def look(walk: Places, source: Source, value: Any) -> None:
 
 def _opaque(walk: Places, source: Source, value: Any) -> None:
     kind = type(value)
-    walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, which hides what it is")
+    what = f"a {kind.__module__}.{kind.__qualname__}"
+    if hasattr(kind, "__next__"):
+        walk.tell(f"can reach {source}, {what}, an iterator from outside")
+    else:
+        walk.tell(f"can reach {source}, {what}, which hides what stands in it")
 
 
 # Tensors and arrays
@@ -91,7 +95,7 @@ def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
         walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
         return
     if value.nbytes > LARGEST_ARRAY:
-        walk.tell(f"can reach {source}, an array of {value.nbytes} bytes")
+        walk.tell(f"can reach {source}, an array of {value.nbytes} bytes, too large to compare")
         return
     walk.guard(source, "array", Contents.of(value))
     walk.guard(Attribute(Attribute(source, "flags"), "num"), "same", value.flags.num)
