@@ -65,7 +65,7 @@ class Bearer:
 
     def place(self, name: str, value: Any) -> None:
         """An attribute is there."""
-        self._walk.place(Attribute(self._source, name), value)
+        self._walk.named(Attribute(self._source, name), value)
 
     def of_module(self, name: str) -> None:
         """A variable of a module."""

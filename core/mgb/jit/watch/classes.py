@@ -59,3 +59,11 @@ def every_method(kind: type) -> tuple[Any, ...]:
     bases = [base for base in kind.__mro__ if known.is_heap(base)]
     methods = (raw for base in bases for raw in vars(base).values() if isinstance(raw, METHODS))
     return (*bases, *methods)
+
+
+def native_of(value: Any) -> Any:
+    """The number or text that an object of a derived class is."""
+    for kind in (int, float, complex, str, bytes):
+        if isinstance(value, kind):
+            return kind.__str__(value) if kind is str else kind.__repr__(value)
+    return None

@@ -22,6 +22,7 @@ import sys
 import types
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -202,6 +203,16 @@ def is_empty(held: Any) -> bool:
     except ValueError:
         return True
     return False
+
+
+def weakly(get: Callable[[], Any]) -> Callable[[], Any]:
+    """What `get` gives, as long as somebody else holds it."""
+    if isinstance(get, weakref.ref):
+        return get
+    try:
+        return weakref.ref(get())
+    except TypeError:
+        return lambda: None  # a list or such, in which Tensors may stand
 
 
 #: What holds others, and is read by elements.

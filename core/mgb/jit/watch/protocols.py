@@ -41,6 +41,9 @@ class Places(Protocol):
     def place(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, and what it leads to can be named."""
 
+    def named(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, where code finds it by its name alone."""
+
     def bear(self, source: Source, thing: Any) -> None:
         """Attributes of `thing` can be named."""
 

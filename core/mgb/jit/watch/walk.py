@@ -10,7 +10,6 @@ import builtins
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.util import resolve_name
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -33,7 +32,8 @@ from ..source import (
 from . import kinds, known, pure
 from .bearer import Bearer
 from .changing import Changing
-from .names import Names, codes_in, names_of
+from .names import Names, codes_in, names_of, packages_of
+from .unread import Unread
 
 _BUILTINS = Held(vars(builtins))
 _ERRORS = frozenset({"TypeError", "AttributeError", "Exception", "BaseException", "hasattr", "getattr"})
@@ -72,7 +72,7 @@ class Walk:
         self, leaves: Sequence[Any], follows: frozenset[Source], tell: Callable[[str], object]
     ) -> None:
         self.guards = Guards()
-        self.changing = Changing(self.guards, leaves, self._keep, follows)
+        self.changing = Changing(self.guards, leaves, self._keep, follows, True)
         self.leaves, self.tell = leaves, tell
         self.places: dict[Source, Any] = {}
         self.names: set[str] = set()
@@ -97,6 +97,7 @@ class Walk:
         self._nans: list[Source] = []
         self._compares = False
         self._active: set[int] = set()
+        self.unread = Unread(self)
         self.handles_errors = False  # may a call have failed, before the function began?
 
     # places
@@ -135,6 +136,8 @@ class Walk:
         if source in self.places or len(self.places) > LARGEST:
             return
         self.places[source] = value
+        if self.unread.holds_back(source, value):
+            return
         if len(self.places) > LARGEST:
             self.tell(f"can reach more than {LARGEST} places")
         self.sees_numpy = self.sees_numpy or kinds.is_of_numpy(value)
@@ -163,6 +166,11 @@ class Walk:
                 self.is_(source, value)
             else:
                 self.guard(source, "alias", first)
+
+    def named(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, where code finds it by its name alone."""
+        self.unread.named.add(source)
+        self.place(source, value)
 
     def argument(self, source: Argument, leaf: Any, is_taken: bool = False) -> None:
         """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes.
@@ -206,6 +214,7 @@ class Walk:
     def _name(self, names: Iterable[str]) -> None:
         new = set(names) - self.names
         self.names |= new
+        self.unread.again()
         self.drain()
         if new or self.is_wild:
             for bearer in list(self._bearers):
@@ -223,6 +232,7 @@ class Walk:
             source = self.where(one)
             source = source if source is not None and is_in_argument(source) else Object(Held(one))
             self.guard(Result(attributes_of, source), "items", tuple(attributes_of(one)))
+            self.loaded.update(attributes_of(one))
             for name in attributes_of(one):
                 self.place(Attribute(source, name), vars(one)[name])
             waiting += [part for _, part in one.__parts__() if isinstance(part, Holder)]
@@ -292,7 +302,7 @@ class Walk:
             if known.is_empty(cell):
                 self.guard(Result(known.is_empty, held), "same", True)
             else:
-                self.place(Cell(held, name), cell.cell_contents)
+                self.named(Cell(held, name), cell.cell_contents)
         for name in ("__defaults__", "__kwdefaults__"):
             if getattr(function, name) is not None or in_argument:
                 self.place(Attribute(source, name), getattr(function, name))
@@ -319,17 +329,11 @@ class Walk:
             if not pure.is_library(value.__name__):
                 self.guard(source, "type", Held(ModuleType))
             source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
-        self.place(source, value)
+        self.named(source, value)
 
     def _imports(self, names: Names, space: dict[str, Any]) -> None:
         for name, level in names.imports:
-            try:
-                full = resolve_name("." * level + name, space.get("__package__"))
-            except ImportError:
-                full = name
-            parts = full.split(".")
-            for end in range(len(parts)):
-                part = ".".join(parts[: end + 1])
+            for part in packages_of(name, level, space.get("__package__")):
                 if part in sys.modules:
                     self.place(Item(Object(Held(sys.modules)), part), sys.modules[part])
                 else:
@@ -350,6 +354,7 @@ class Walk:
             self.tell(f"can reach {source}, which is NaN, known by its identity")
         if self.tells_addresses:
             self._addresses()
+        self.unread.ends()
         self.drain()
         for bearer in self._bearers:
             bearer.ends()
@@ -379,19 +384,10 @@ class Walk:
         self.places.clear()
         self._bearers.clear()
         self._functions.clear()
-        self._found = {key: (source, _weakly(get)) for key, (source, get) in self._found.items()}
+        self._found = {key: (source, known.weakly(get)) for key, (source, get) in self._found.items()}
 
     def forget(self) -> None:
         """Hold nothing of the call but what its guards hold."""
         self.leaves, self._found = (), {}
         self.changing.forget()
         self.makes = lambda _: False
-
-
-def _weakly(get: Callable[[], Any]) -> Callable[[], Any]:
-    if isinstance(get, weakref.ref):
-        return get
-    try:
-        return weakref.ref(get())
-    except TypeError:
-        return lambda: None  # a list or such, in which Tensors may stand
