@@ -77,8 +77,8 @@ def look_for_tensors(
     touched += [*provenance.watched_outside(), *provenance.rebound_tensors(), *returned]
     owners = {id(external.tensor()) for external in record.externals if external.is_elsewhere}
     free = owners.difference(found_elsewhere, map(id, touched))
-    used = owners.union(found_elsewhere, map(id, touched))
-    observer.changing.fix_tensors(free if may_look else (), used)
+    used = owners.union(found_elsewhere, map(id, touched)) if may_look else observer.changing.tensors
+    observer.changing.fix_tensors(but=free if may_look else (), used=used)
     for external in record.externals:
         if external.is_elsewhere and (path := observer.changing.path_to(external.tensor())) is not None:
             external.source = path

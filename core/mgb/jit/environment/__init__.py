@@ -21,7 +21,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...tensor import Outside
-from .impurity import Impurity
+from ..watch.impurity import Impurity
 from .observer import Observer, may_follow, unwatched, writes_of
 
 # For a time there are two observers: this one, and with MGB_OBSERVER=names that of `watch`.

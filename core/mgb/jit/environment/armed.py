@@ -13,15 +13,13 @@ from ...holding import Holder
 from ...tensor import Tensor
 from ...trusted import is_library
 from ..guard import is_plain
+from ..watch.classes import METHODS
 from . import arming
 from .instrument import codes_in, instrumented
 from .known import is_heap, is_library_code, is_trusted, is_trusted_holder
 
 #: Of more code no more is watched in one recording: objects of a large library may reach all of it.
 _LARGEST = 1 << 16
-
-#: What a class holds that is called.
-METHODS = (FunctionType, staticmethod, classmethod, property)
 
 
 class Armed:

@@ -24,7 +24,8 @@ from ...trusted import is_library
 from ..guard import is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, is_in_argument
 from ..tree import own_names
-from .armed import METHODS
+from ..watch.classes import methods_of
+from ..watch.known import is_empty
 from .arming import own_code
 from .known import MISSING, SEEDED, is_heap, is_note, is_users, lookup, namespace, reads_elsewhere
 from .watch import Watch
@@ -73,15 +74,6 @@ def wrote(watch: Watch, space: dict[str, Any], asked: str, within: Any = None) -
         (held,) = within.__closure__
         variable, old = _variable(watch, held, asked), MISSING if is_empty(held) else held.cell_contents
     watch.writing.writes_at(variable, old, f"writes the variable `{asked}` outside")
-
-
-def is_empty(held: Any) -> bool:
-    """Has the variable that a cell stands for no value?"""
-    try:
-        held.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False
 
 
 # attributes
@@ -206,18 +198,6 @@ def _of_super(watch: Watch, thing: Any, asked: str) -> None:
             return
         if is_outside:
             watch.guard(space, "without", asked)
-
-
-def methods_of(kind: type) -> tuple[Any, ...]:
-    """The names and functions that users have given a class."""
-    return tuple(
-        part
-        for base in kind.__mro__
-        if is_heap(base) and not is_library(base.__module__)
-        for pair in vars(base).items()
-        if isinstance(pair[1], METHODS)
-        for part in pair
-    )
 
 
 def every_method(watch: Watch, kind: type) -> None:

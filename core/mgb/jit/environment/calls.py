@@ -12,9 +12,10 @@ import numpy as np
 
 from ..guard import is_plain
 from ..source import Attribute
+from ..watch.classes import METHODS
+from ..watch.known import is_empty
 from . import known
-from .armed import METHODS
-from .attributes import class_fact, function_facts, is_empty, special
+from .attributes import class_fact, function_facts, special
 from .builtin_calls import OBJECTS, SPECIAL, again, logs, text
 from .c_calls import handed, in_c, maker, of_numpy, whole
 from .known import (

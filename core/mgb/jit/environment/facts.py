@@ -18,8 +18,8 @@ from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain
 from ..source import Attribute, Held, Item, Object, Result, Source, is_in_argument
 from ..tree import parts_of
-from .changing import Changing
-from .impurity import Impurity, line_of
+from ..watch.changing import Changing
+from ..watch.impurity import Impurity, line_of
 from .known import CONTAINERS, TRANSIENT, is_heap, is_pure_library
 
 _NOWHERE: tuple[Source | None, Callable[[], Any]] = None, lambda: None

@@ -1,74 +1,117 @@
-"""What is known without looking: which code is pure, what functions and methods in C read and change."""
+"""What is known without looking, besides what stands in `watch.known`."""
 
 from __future__ import annotations
 
 import bdb
-import bisect
-import builtins
-import collections
-import contextvars
-import datetime
-import decimal
 import functools
-import heapq
-import io
-import itertools
-import logging
-import math
-import operator
-import os
-import re
-import struct
-import sys
 import types
 import typing
-import warnings
-import weakref
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from ...holding import Holder
-from ...scalars import SCALARS
-from ...tensor import Tensor
-from ...trusted import NUMPY, PACKAGE, PYTHON, is_library, is_plugins, is_python
+from ...trusted import PACKAGE, is_library, is_plugins, is_python
 from ..binding import BoundTrace
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-#: Modules of Python's library that read or write what no guard tells.
-DENIED_LIBRARY = _words(
-    "logging random subprocess tempfile shutil socket multiprocessing asyncio pathlib glob datetime "
-    "_pydatetime secrets uuid pickle atexit signal warnings linecache traceback importlib inspect gc "
-    "concurrent queue select ssl http urllib sqlite3 zipfile bdb pdb"
+from ..watch.known import (
+    AGAIN as AGAIN,
 )
-#: Of these, the modules whose objects are what they were made.
-_OF_VALUES = _words("datetime _pydatetime pathlib uuid inspect signal")
-_STATEFUL = DENIED_LIBRARY - _OF_VALUES
-#: Those whose functions are not watched: these, and others that are pure functions of their arguments.
-_LIBRARY = DENIED_LIBRARY | _words(
-    "abc _py_abc enum typing re numbers types fractions reprlib keyword tokenize copy json"
+from ..watch.known import (
+    CONTAINERS as CONTAINERS,
 )
-_TRUSTED = (
-    NUMPY, "<frozen importlib", "<frozen abc>",
-    *(f"{PYTHON}{name}{end}" for name in _LIBRARY for end in (".py", os.sep)),
-)  # fmt: skip
-
-#: What Python calls with a warning that the filters let through.
-SHOWS_WARNING: CodeType = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
-
-
-@functools.cache
-def _is_in_trusted_file(file: str) -> bool:
-    if file.startswith(PACKAGE):
-        parts = Path(file).with_suffix("").relative_to(Path(PACKAGE).parent).parts
-        return said_of(".".join(parts), "*") != "watched"
-    return file.startswith(_TRUSTED)
+from ..watch.known import (
+    DENIED_LIBRARY as DENIED_LIBRARY,
+)
+from ..watch.known import (
+    FOLLOWED as FOLLOWED,
+)
+from ..watch.known import (
+    IN_C as IN_C,
+)
+from ..watch.known import (
+    MISSING as MISSING,
+)
+from ..watch.known import (
+    NOTES as NOTES,
+)
+from ..watch.known import (
+    NUMPY_DENIED as NUMPY_DENIED,
+)
+from ..watch.known import (
+    PURE as PURE,
+)
+from ..watch.known import (
+    PURE_MODULES as PURE_MODULES,
+)
+from ..watch.known import (
+    PURE_TYPES as PURE_TYPES,
+)
+from ..watch.known import (
+    PURE_WHEN_CALLED as PURE_WHEN_CALLED,
+)
+from ..watch.known import (
+    READS as READS,
+)
+from ..watch.known import (
+    SEEDED as SEEDED,
+)
+from ..watch.known import (
+    SHOWS_WARNING as SHOWS_WARNING,
+)
+from ..watch.known import (
+    UNCHANGING as UNCHANGING,
+)
+from ..watch.known import (
+    VIEWS as VIEWS,
+)
+from ..watch.known import (
+    WRITES as WRITES,
+)
+from ..watch.known import (
+    added_classes as added_classes,
+)
+from ..watch.known import (
+    attributes_of as attributes_of,
+)
+from ..watch.known import (
+    is_heap as is_heap,
+)
+from ..watch.known import (
+    is_made_by_library as is_made_by_library,
+)
+from ..watch.known import (
+    is_note as is_note,
+)
+from ..watch.known import (
+    is_pure_library as is_pure_library,
+)
+from ..watch.known import (
+    is_trusted as is_trusted,
+)
+from ..watch.known import (
+    is_trusted_holder as is_trusted_holder,
+)
+from ..watch.known import (
+    is_users as is_users,
+)
+from ..watch.known import (
+    lookup as lookup,
+)
+from ..watch.known import (
+    namespace as namespace,
+)
+from ..watch.known import (
+    reads_elsewhere as reads_elsewhere,
+)
+from ..watch.known import (
+    said_of as said_of,
+)
+from ..watch.known import (
+    top_of as top_of,
+)
+from ..watch.known import (
+    words as words,
+)
 
 
 def is_of_mgb(code: CodeType) -> bool:
@@ -76,48 +119,12 @@ def is_of_mgb(code: CodeType) -> bool:
     return code.co_filename.startswith(PACKAGE)
 
 
-def is_trusted(code: CodeType) -> bool:
-    """Is it taken as a pure function of its arguments?"""
-    if code is SHOWS_WARNING:
-        return False
-    return _is_in_trusted_file(code.co_filename) or _is_made_by_library(code)
-
-
-#: More functions of Python's library: those that keep methods by classes, ask for ids, make classes.
-_MADE = (
-    "singledispatch.<locals>.", "_recursive_repr.<locals>.", "namedtuple", "dataclass", "_dataclass",
-    "_replace",  # of dataclasses, since Python 3.13
-    "RLock",  # of threading, which NumPy's generators make one by
-)  # fmt: skip
-
-
-def _is_made_by_library(code: CodeType) -> bool:
-    """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
-    if code.co_filename == "<string>":
-        return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_names == ("_tuple_new",)
-    return code.co_qualname.startswith(_MADE) and is_python(code.co_filename)
-
-
 #: Functions of modules of pure ones that read more than their arguments.
 DENIED = frozenset({typing.get_type_hints})
 
 
-def reads_elsewhere(function: Any) -> bool:
-    """Is it a function or class in Python of a module that keeps state where no guard sees it?"""
-    if isinstance(function, FunctionType) and is_trusted(function.__code__):
-        return top_of(function) in _STATEFUL
-    return isinstance(function, type) and any(
-        top_of(base) in _STATEFUL and is_library(base.__module__) for base in function.__mro__
-    )
-
-
-def is_users(function: Any) -> bool:
-    """Is it a function in Python that is watched when it runs?"""
-    return isinstance(function, FunctionType) and not is_trusted(function.__code__)
-
-
 #: Names of functions that stop at the next line of their caller, if they are debuggers.
-DEBUGGERS = _words("breakpoint set_trace post_mortem")
+DEBUGGERS = words("breakpoint set_trace post_mortem")
 
 
 def is_debugger(function: Any) -> bool:
@@ -129,11 +136,6 @@ def is_debugger(function: Any) -> bool:
     if not isinstance(function, FunctionType):
         return function is breakpoint
     return top_of(function) in ("bdb", "pdb") or not DEBUGGERS.isdisjoint(function.__code__.co_names)
-
-
-def top_of(thing: Any) -> str:
-    """The package that a function or class belongs to."""
-    return (getattr(thing, "__module__", None) or "").partition(".")[0]
 
 
 def is_librarys(thing: Any) -> bool:
@@ -150,43 +152,12 @@ def is_numpys(kind: type) -> bool:
 
 def is_library_code(code: CodeType) -> bool:
     """Is it Python's own, made by it, or a plugin's?"""
-    return _is_made_by_library(code) or is_python(code.co_filename) or is_plugins(code.co_filename)
-
-
-def is_pure_library(kind: type) -> bool:
-    """Is it a class of Python's library whose methods are not watched?"""
-    return top_of(kind) in _LIBRARY and is_library(kind.__module__)
-
-
-@functools.cache
-def said_of(module: str, name: str) -> str | None:
-    """What a module of mgb says of a function or class, or else a package around it: see `holding`."""
-    while module:
-        said = getattr(sys.modules.get(module), "__dict__", {}).get("__tracing__", {})
-        if (word := said.get(name, said.get("*"))) is not None:
-            return str(word)
-        module = module.rpartition(".")[0]
-    return None
+    return is_made_by_library(code) or is_python(code.co_filename) or is_plugins(code.co_filename)
 
 
 def says(function: Any, word: str) -> bool:
     """Does its module say that of a function or class of mgb?"""
     return said_of(function.__module__, function.__name__) == word
-
-
-def trusted_base(kind: type) -> type | None:
-    """The class of mgb that makes a class one of holders; None: it is none, or says itself what it holds."""
-    if Holder in kind.__mro__:
-        for base in kind.__mro__[: kind.__mro__.index(Holder)]:
-            if "__parts__" in vars(base) and top_of(base) == "mgb":
-                return base
-    return None
-
-
-def added_classes(kind: type) -> tuple[type, ...]:
-    """What a class of holders consists of, but for what mgb has of it."""
-    base = trusted_base(kind)
-    return kind.__mro__[:-1] if base is None else kind.__mro__[: kind.__mro__.index(base)]
 
 
 def called_method(thing: Any) -> Any:
@@ -197,185 +168,12 @@ def called_method(thing: Any) -> Any:
     return MISSING if name in namespace(thing) else lookup(type(thing), name)[0]
 
 
-def is_trusted_holder(value: Any) -> bool:
-    """Is it a holder by a class of mgb, whose methods are not watched?"""
-    return trusted_base(type(value)) is not None
-
-
-def is_heap(kind: type) -> bool:
-    """Was the class made by Python code, and may be changed? What is followed is a number like any other."""
-    return kind not in FOLLOWED and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
-
-
-def lookup(kind: type, name: str) -> tuple[Any, type | None]:
-    """What a class has under a name, as it stands there, and which class of its bases has it."""
-    for base in kind.__mro__:
-        namespace = type.__getattribute__(base, "__dict__")
-        if name in namespace:
-            return namespace[name], base
-    return MISSING, None
-
-
-def is_note(kind: type, name: str) -> bool:
-    """Is it an attribute of a class of Tensors that no op depends on, so that no Tensor tells of it?"""
-    _, owner = lookup(kind, name)
-    return owner is None or owner.__module__ != Tensor.__module__ or name in NOTES
-
-
-#: What Tensors of any class have of that kind.
-NOTES = _words("name format _name _format")
-
-MISSING: Any = object()
-
-#: What stands for a number.
-FOLLOWED = SCALARS
-
-
-def namespace(thing: Any) -> dict[str, Any]:
-    """The attributes of an object's own."""
-    try:
-        found = object.__getattribute__(thing, "__dict__")
-    except (AttributeError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def attributes_of(thing: Any) -> dict[str, Any]:
-    """Those of an object's own, and those of its slots; nothing is called for them."""
-    slots = {
-        name: getattr(thing, name, MISSING)
-        for base in type(thing).__mro__
-        if is_heap(base)
-        for name, slot in vars(base).items()
-        if isinstance(slot, types.MemberDescriptorType)
-    }
-    return {**{name: value for name, value in slots.items() if value is not MISSING}, **namespace(thing)}
-
-
-#: What holds others, and is read by elements.
-CONTAINERS: tuple[type, ...] = (
-    list, dict, set, frozenset, tuple, bytearray, collections.deque, types.MappingProxyType,
-    types.SimpleNamespace, np.ndarray,
-)  # fmt: skip
-
-#: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
-VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSIENT: tuple[type, ...] = (
     *FOLLOWED, tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, super,
     *VIEWS, type(np.empty(0).flags), BoundTrace,
 )  # fmt: skip
-
-#: Functions and methods in C.
-IN_C = (
-    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.MethodWrapperType, types.ClassMethodDescriptorType,
-)  # fmt: skip
-
-
-def _classes(space: Any, base: type = object) -> list[type]:
-    return [value for value in vars(space).values() if isinstance(value, type) and issubclass(value, base)]
-
-
-#: Classes in C whose objects are what they were made; of others it is taken that they change.
-UNCHANGING: tuple[type, ...] = (
-    int, float, complex, str, bytes, range, slice, type, property, staticmethod, classmethod, super, np.dtype,
-    np.generic, np.ufunc, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
-    re.Pattern, re.Match, weakref.ref, contextvars.ContextVar, types.CodeType, types.FunctionType,
-    types.MethodType, types.ModuleType, types.GenericAlias, types.UnionType, types.GetSetDescriptorType,
-    types.MemberDescriptorType, *IN_C,
-)  # fmt: skip
-
-#: Classes whose call makes an object of what it is given, which is read.
-PURE_TYPES = frozenset(
-    {
-        int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, enumerate,
-        zip, map, filter, reversed, slice, object, super, property, staticmethod, classmethod, memoryview,
-        type, functools.partial, operator.itemgetter, operator.attrgetter, operator.methodcaller,
-        collections.OrderedDict, collections.defaultdict, collections.deque, weakref.ref,
-        types.SimpleNamespace, types.MethodType, np.dtype,
-        datetime.timedelta, io.StringIO, io.BytesIO, functools._lru_cache_wrapper, *_classes(itertools),
-        *_classes(builtins, BaseException),
-    }
-)  # fmt: skip
-
-#: Further classes whose call does; their other methods that make one may ask the clock or the time zone.
-PURE_WHEN_CALLED = PURE_TYPES | {
-    datetime.date, datetime.time, datetime.datetime, datetime.timezone, decimal.Decimal,
-}  # fmt: skip
-#: Classes of random numbers, which are a function of the seed that they are made with.
-SEEDED = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
-
-_PURE_NAMES = (
-    "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr ord "
-    "hex bin oct format iter hash"
-)
-#: Builtin functions that only read what they are given.
-PURE: frozenset[Any] = frozenset(
-    {
-        *(getattr(builtins, name) for name in _PURE_NAMES.split()),
-        *(value for value in vars(math).values() if callable(value)),
-        *(value for name, value in vars(operator).items() if callable(value) and name[:1] not in "_i"),
-        functools.reduce, functools.cmp_to_key, sys.getsizeof, sys.intern, operator.index, operator.inv,
-        operator.invert, operator.is_, operator.is_not, operator.indexOf, os.fspath,
-    }
-)  # fmt: skip
-#: Functions that give the same again, and do nothing that they have not done, while nothing else happens.
-AGAIN: frozenset[Any] = frozenset(
-    {
-        logging.getLogger, np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions,
-    }
-)  # fmt: skip
 #: The ids of functions in C that call functions which they are given, and do nothing else with these.
 CALLING = frozenset(map(id, (map, filter, sorted, min, max, functools.reduce, functools.partial)))
-#: Functions that change an argument, and which.
-WRITES: dict[Any, int] = {
-    operator.setitem: 0, operator.delitem: 0, bisect.insort_left: 0, bisect.insort_right: 0,
-    heapq.heapify: 0, heapq.heappush: 0, heapq.heappop: 0, heapq.heapreplace: 0, heapq.heappushpop: 0,
-    struct.pack_into: 1,
-}  # fmt: skip
-#: Functions of these modules only read what they are given.
-PURE_MODULES = _words(
-    "math cmath _bisect itertools _struct zlib binascii unicodedata _sre _hashlib _md5 _sha1 _sha2 _sha256 "
-    "_sha512 _sha3 _blake2"
-)
-
-#: Methods that only read, by class; of others it is taken that they write.
-READS: dict[type, frozenset[str]] = {
-    # what those have that cannot be changed
-    list: frozenset({*vars(tuple), "copy", "__reversed__"}),
-    dict: frozenset(vars(types.MappingProxyType)) - {"__ior__"},
-    set: frozenset(vars(frozenset)),
-    collections.deque: frozenset({*vars(tuple), "copy"}),
-    bytearray: frozenset(vars(bytes)),
-    np.ndarray: _words(
-        "sum mean max min std var reshape ravel transpose astype copy item tolist argmax argmin cumsum "
-        "cumprod dot any all flatten prod round squeeze swapaxes nonzero argsort clip conj diagonal repeat "
-        "take trace tobytes __getitem__ __len__ view searchsorted ptp choose compress __array__"
-    ),
-    types.MappingProxyType: frozenset(vars(types.MappingProxyType)),
-    weakref.ref: _words("__call__"),
-    re.Pattern: _words("search match fullmatch sub subn split findall finditer"),
-    re.Match: _words("group groups groupdict start end span expand"),
-    types.FunctionType: _words("__get__"),
-    datetime.date: frozenset({*vars(datetime.date), *vars(datetime.datetime)})
-    - _words("today now utcnow fromtimestamp utcfromtimestamp astimezone timestamp"),
-    datetime.time: frozenset(vars(datetime.time)),
-    datetime.timedelta: frozenset(vars(datetime.timedelta)),
-    contextvars.ContextVar: _words("get"),
-    type: _words(
-        "mro __subclasses__ __instancecheck__ __subclasscheck__ __call__ __new__ __init__ __prepare__"
-    ),
-    object: _words(
-        "__init__ __new__ __eq__ __ne__ __hash__ __repr__ __str__ __format__ __getattribute__ __sizeof__ "
-        "__init_subclass__ __subclasshook__ __reduce_ex__ __reduce__ __dir__"
-    ),
-    BaseException: _words("__init__ __new__"),
-}
 
 #: Functions of NumPy that change what they are given, or read and write elsewhere.
-NUMPY_WRITES = _words("copyto put place putmask fill_diagonal put_along_axis at shuffle")
-NUMPY_DENIED = _words(
-    "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall "
-    "setbufsize set_printoptions printoptions setflags show_config ndarray nditer "
-    "array2string array_repr array_str"
-)
+NUMPY_WRITES = words("copyto put place putmask fill_diagonal put_along_axis at shuffle")

@@ -16,11 +16,11 @@ from ..arguments import TEXTS, names_of, texts_within
 from ..guard import Guard, is_plain
 from ..source import Argument, Attribute, Held, Object, Result, Source
 from ..tree import flatten, parts_of, put
+from ..watch.impurity import Impurity
 from . import calls, reads
 from .armed import Armed
 from .arming import Given, Net, Value
 from .hooks import HOOKS
-from .impurity import Impurity
 from .instrument import has_source
 from .known import CONTAINERS, SHOWS_WARNING, is_numpys, namespace
 from .watch import WATCHING, Then, Watch

@@ -30,8 +30,8 @@ from ...tensor import Parameter, Tensor
 from ...trusted import is_library
 from ..guard import PLAIN, is_plain
 from ..source import is_static
+from ..watch.known import is_empty
 from . import known
-from .attributes import is_empty
 
 #: Of these nothing is called that is a user's.
 _QUIET = frozenset(

@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...errors import ImpureBodyError
 from ..source import Call, Held, Object, Source
+from ..watch.ending import handling_of_errors
+from ..watch.impurity import line_of
 from .armed import Armed
 from .arming import Net
 from .facts import Facts
-from .impurity import line_of
 from .writing import Writing
 
 #: What is done with the result of a call: a function that is given it, or None.
@@ -102,8 +101,3 @@ class Watch(Facts):
     def calls(self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> Then:
         """`function` is about to be called."""
         raise NotImplementedError
-
-
-def handling_of_errors() -> tuple[Any, ...]:
-    """Whether NumPy ignores, tells or raises each kind of error."""
-    return tuple(np.geterr().values())

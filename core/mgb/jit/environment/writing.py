@@ -11,27 +11,10 @@ from ...scalars import fixed
 from ...tensor import Tensor
 from ..guard import is_plain, same
 from ..source import Attribute, Cell, Global, Held, Item, Source, is_within
+from ..watch.impurity import Impurity, line_of
+from ..watch.protocols import Effect
 from .facts import Facts
-from .impurity import Impurity, line_of
 from .known import MISSING, is_users, lookup, namespace
-
-
-class Effect(NamedTuple):
-    """What is put outside though the body is skipped.
-
-    Attributes
-    ----------
-    place : Source
-        Where; of what `appends`, the list.
-    appends : bool
-        Is it put at the end of a list?
-    value : object
-        A Tensor that the body makes, a number that is followed, or a plain value.
-    """
-
-    place: Source
-    appends: bool
-    value: Any
 
 
 class _Written(NamedTuple):

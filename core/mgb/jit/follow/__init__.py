@@ -6,7 +6,7 @@ same ops for these numbers, the general record serves the calls to come. If the 
 number has its own record: slower, never wrong.
 
 * `lending`: numbers outside and among the arguments are replaced for the time of a call;
-* `transform`, `code`, `calls`, `operands`: hooks at the calls in copies of functions, and what they are given;
+* `transform`, `code`, `calls`, `operands`: hooks at the calls in copies of functions;
 * `following`: the observer of a call that is noted so;
 * `agreement`: are two records the same?
 """

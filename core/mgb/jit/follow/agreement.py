@@ -1,4 +1,4 @@
-"""Is a call that was noted for any numbers and lengths, with those that it had, the call as it was recorded?"""
+"""Is a call that was noted for any numbers and lengths the one that was recorded with those that it had?"""
 
 from __future__ import annotations
 

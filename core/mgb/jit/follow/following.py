@@ -92,7 +92,6 @@ class Following(Observer):
         """Put back what was there before, wherever the body has written."""
         undo(self._places, self._before, self._leaves)
 
-
     def forget(self) -> None:
         super().forget()
         self._places, self._before, self._leaves = {}, [], ()

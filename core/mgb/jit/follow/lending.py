@@ -16,11 +16,11 @@ from ...scalars import FOLLOWED, SCALARS, plain
 from ...sizes import tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
-from ..environment import known
 from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
 from ..source import Argument, Attribute, Item, Result, Source, found_at
 from ..tree import flatten, parts_of, put
+from ..watch import known
 from ..watch.undoing import is_place, is_slot, write
 
 
@@ -115,7 +115,6 @@ class Lending:
         self._containers.append((value, inside, parts))
         put(value, parts)
         return value
-
 
     def _number(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
         if type(leaf) not in FOLLOWED or source not in self._follows:

@@ -8,9 +8,11 @@ hold after the body was written by it. What is in C, and unknown, or hides its s
 * `names`: what code can name;
 * `walk`, `bearer`, `kinds`, `classes`: the places that names lead to, and the guards of each kind of object;
 * `events`: which code starts, and which functions in C are called;
-* `pure`: what is known of these;
+* `known`, `pure`: what is known of these;
 * `epochs`: whether a class has been changed;
 * `written`: what has changed, and which of that is an effect;
+* `changing`: what is another one from call to call;
+* `impurity`: why a body cannot be skipped;
 * `running`, `ending`: what happens in a call, and what is asked after it;
 * `observer`: one call.
 """

@@ -8,8 +8,8 @@ from itertools import pairwise
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ..environment.known import top_of
 from . import pure
+from .known import top_of
 
 #: Attributes of an array that the key of a call tells.
 _IN_KEYS = frozenset({"shape", "dtype", "ndim", "size", "nbytes", "itemsize"})

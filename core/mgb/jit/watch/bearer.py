@@ -9,10 +9,9 @@ from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from ...tensor import Tensor
-from ..environment import known
-from ..environment.known import MISSING
 from ..source import Attribute, Call, Held, Item, Result, Source
-from . import pure
+from . import known, pure
+from .known import MISSING
 from .protocols import Places
 
 #: Attributes in C of classes that are read though they stand in no class.
@@ -66,7 +65,7 @@ class Bearer:
 
     def place(self, name: str, value: Any) -> None:
         """An attribute is there."""
-        self._walk.place(Attribute(self._source, name), value)
+        self._walk.named(Attribute(self._source, name), value)
 
     def of_module(self, name: str) -> None:
         """A variable of a module."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import types
+from types import FunctionType
 from typing import Any
 
-from ..environment import known
-from ..environment.armed import METHODS
-from ..environment.attributes import methods_of
+from ...trusted import is_library
 from ..source import Attribute, Held, Item, Object, Source
-from . import pure
+from . import known, pure
 from .epochs import Unchanged
 from .protocols import Places
 
+#: What a class holds that is called.
+METHODS = (FunctionType, staticmethod, classmethod, property)
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
@@ -41,8 +42,28 @@ def _raw(walk: Places, base: type, name: str, raw: Any) -> None:
         walk.place(Item(Attribute(Object(Held(base)), "__dict__"), name), raw)
 
 
+def methods_of(kind: type) -> tuple[Any, ...]:
+    """The names and functions that users have given a class."""
+    return tuple(
+        part
+        for base in kind.__mro__
+        if known.is_heap(base) and not is_library(base.__module__)
+        for pair in vars(base).items()
+        if isinstance(pair[1], METHODS)
+        for part in pair
+    )
+
+
 def every_method(kind: type) -> tuple[Any, ...]:
     """Its bases, and what these have for their objects to be called, a library's as well."""
     bases = [base for base in kind.__mro__ if known.is_heap(base)]
     methods = (raw for base in bases for raw in vars(base).values() if isinstance(raw, METHODS))
     return (*bases, *methods)
+
+
+def native_of(value: Any) -> Any:
+    """The number or text that an object of a derived class is."""
+    for kind in (int, float, complex, str, bytes):
+        if isinstance(value, kind):
+            return kind.__str__(value) if kind is str else kind.__repr__(value)
+    return None

@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from ...holding import SETTINGS
 from ...tensor import Tensor
-from ..environment import known
 from ..guard import is_plain
 from ..source import Argument, Attribute, Grad, Held, Object, Result, Source, Sources, is_in_argument
 from ..tree import flatten, own_names, parts_of
-from . import written
+from . import known, written
 from .protocols import Watcher
+
+
+def handling_of_errors() -> tuple[Any, ...]:
+    """Whether NumPy ignores, tells or raises each kind of error."""
+    return tuple(np.geterr().values())
 
 
 def settings(observer: Watcher) -> None:

@@ -21,10 +21,9 @@ import numpy as np
 
 from ...holding import Holder
 from ...tensor import Tensor
-from ..environment import known
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
-from . import classes, pure
+from . import classes, known, pure
 from .caches import Kept, results_in
 from .epochs import Unchanged
 from .protocols import Places
@@ -70,7 +69,8 @@ def look(walk: Places, source: Source, value: Any) -> None:
 
 def _opaque(walk: Places, source: Source, value: Any) -> None:
     kind = type(value)
-    walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, which hides what it is")
+    why = "an iterator from outside" if hasattr(kind, "__next__") else "which hides what stands in it"
+    walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, {why}")
 
 
 # Tensors and arrays
@@ -92,7 +92,7 @@ def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
         walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
         return
     if value.nbytes > LARGEST_ARRAY:
-        walk.tell(f"can reach {source}, an array of {value.nbytes} bytes")
+        walk.tell(f"can reach {source}, an array of {value.nbytes} bytes, too large to compare")
         return
     walk.guard(source, "array", Contents.of(value))
     walk.guard(Attribute(Attribute(source, "flags"), "num"), "same", value.flags.num)
@@ -334,10 +334,11 @@ def _instance(walk: Places, source: Source, value: Any) -> None:
     if not issubclass(base, (BaseException, *known.UNCHANGING)) and base is not object:
         return _opaque(walk, source, value)
     if any(map(_has_trusted_methods, kind.__mro__)):
+        walk.loaded.update(known.attributes_of(value))  # by code that is not watched
         for name, part in known.attributes_of(value).items():
             walk.place(Attribute(source, name), part)
     if issubclass(base, (int, float, str, bytes, complex)):
-        walk.guard(Result(native_of, source), "same", native_of(value))
+        walk.guard(Result(classes.native_of, source), "same", classes.native_of(value))
     walk.place(Object(Held(kind)), kind)
     return walk.bear(source, value)
 
@@ -347,14 +348,6 @@ def _has_trusted_methods(base: type) -> bool:
     if not known.is_heap(base) or not pure.is_library(base.__module__):
         return False
     return known.top_of(base) == "numpy" or known.is_pure_library(base)
-
-
-def native_of(value: Any) -> Any:
-    """The number or text that an object of a derived class is."""
-    for kind in (int, float, complex, str, bytes):
-        if isinstance(value, kind):
-            return kind.__str__(value) if kind is str else kind.__repr__(value)
-    return None
 
 
 def _holder(walk: Places, source: Source, value: Any) -> None:

@@ -15,16 +15,14 @@ from ...errors import ImpureBodyError
 from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..arguments import TEXTS, names_of, texts_within
-from ..environment import known
-from ..environment.changing import Changing
-from ..environment.impurity import Impurity, line_of
-from ..environment.watch import handling_of_errors
 from ..guard import Guards, is_plain
 from ..source import Argument, Call, Held, Object, Source, found_at
 from ..tree import flatten, parts_of
-from . import ending, kinds, written
+from . import ending, kinds, known, written
 from .arrays import handed_over, items_read
+from .changing import Changing
 from .events import Events
+from .impurity import Impurity, line_of
 from .protocols import Writes
 from .running import Running
 from .walk import Walk
@@ -88,7 +86,7 @@ class Observer:
         self._handed: dict[Argument, Any] = {}  # arrays that the body only hands to mgb
         self._taken: set[int] = set()  # the ids of those that ops have taken
         self.begun: tuple[list[Any], Any] = [], None  # the arguments
-        self._errors = handling_of_errors()
+        self._errors = ending.handling_of_errors()
         self._has_numbers = bool(follows)
         self.line: tuple[str, int] = ("?", 0)
 
@@ -285,7 +283,7 @@ class Observer:
     def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         ending.settings(self)
         if self.walk.sees_numpy:
-            self.walk.guard(Call(Object(Held(handling_of_errors))), "same", self._errors)
+            self.walk.guard(Call(Object(Held(ending.handling_of_errors))), "same", self._errors)
         for source, array in self._handed.items():
             if id(array) not in self._taken or id(array) in self.walk.also:
                 kinds.look(self.walk, source, array)

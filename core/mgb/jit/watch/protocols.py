@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType, FunctionType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ..environment.changing import Changing
-from ..environment.writing import Effect
 from ..guard import Guards
 from ..source import Source
+from .changing import Changing
 
 
 class Places(Protocol):
@@ -41,6 +40,9 @@ class Places(Protocol):
 
     def place(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, and what it leads to can be named."""
+
+    def named(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, where code finds it by its name alone."""
 
     def bear(self, source: Source, thing: Any) -> None:
         """Attributes of `thing` can be named."""
@@ -80,6 +82,24 @@ class Called(Protocol):
     """What a body does, see `running.Running`."""
 
     lines: dict[int, tuple[str, tuple[str, int]]]
+
+
+class Effect(NamedTuple):
+    """What is put outside though the body is skipped.
+
+    Attributes
+    ----------
+    place : Source
+        Where; of what `appends`, the list.
+    appends : bool
+        Is it put at the end of a list?
+    value : object
+        A Tensor that the body makes, a number that is followed, or a plain value.
+    """
+
+    place: Source
+    appends: bool
+    value: Any
 
 
 class Writes:

@@ -26,9 +26,9 @@ import numpy as np
 
 from ...tensor import Tensor
 from ...trusted import is_plugins
-from ..environment import known
 from ..guard import is_plain
 from ..source import is_static
+from . import known
 
 _MGB = str(Path(__file__).parents[2])
 _NUMPY = str(Path(np.__file__).parent)

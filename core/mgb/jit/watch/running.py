@@ -15,10 +15,9 @@ import numpy as np
 
 from ...errors import ImpureBodyError
 from ...holding import Holder
-from ..environment import known
-from ..environment.impurity import line_of
 from ..source import Attribute, Call, Held, Object
-from . import pure
+from . import known, pure
+from .impurity import line_of
 from .protocols import Watcher
 
 #: What the body makes of these is its own.

@@ -10,16 +10,12 @@ import builtins
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.util import resolve_name
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ...holding import Holder, attributes_of
 from ...scalars import SCALARS
 from ...tensor import Tensor
-from ..environment import known
-from ..environment.attributes import is_empty
-from ..environment.changing import Changing
 from ..guard import Guard, Guards, is_plain
 from ..source import (
     Argument,
@@ -34,9 +30,11 @@ from ..source import (
     Source,
     is_in_argument,
 )
-from . import kinds, pure
+from . import kinds, known, pure
 from .bearer import Bearer
-from .names import Names, codes_in, names_of
+from .changing import Changing
+from .names import Names, codes_in, names_of, packages_of
+from .unread import Unread
 
 _BUILTINS = Held(vars(builtins))
 _ERRORS = frozenset({"TypeError", "AttributeError", "Exception", "BaseException", "hasattr", "getattr"})
@@ -75,7 +73,7 @@ class Walk:
         self, leaves: Sequence[Any], follows: frozenset[Source], tell: Callable[[str], object]
     ) -> None:
         self.guards = Guards()
-        self.changing = Changing(self.guards, leaves, self._keep, follows)
+        self.changing = Changing(self.guards, leaves, self._keep, follows, True)
         self.leaves, self.tell = leaves, tell
         self.places: dict[Source, Any] = {}
         self.names: set[str] = set()
@@ -100,6 +98,7 @@ class Walk:
         self._nans: list[Source] = []
         self._compares = False
         self._active: set[int] = set()
+        self.unread = Unread(self)
         self.handles_errors = False  # may a call have failed, before the function began?
 
     # places
@@ -142,6 +141,8 @@ class Walk:
             if value.path != source:  # a later call may find two numbers
                 self.guard(source, "same", value.fixed())
             return
+        if self.unread.holds_back(source, value):
+            return
         if len(self.places) > LARGEST:
             self.tell(f"can reach more than {LARGEST} places")
         self.sees_numpy = self.sees_numpy or kinds.is_of_numpy(value)
@@ -170,6 +171,11 @@ class Walk:
                 self.is_(source, value)
             else:
                 self.guard(source, "alias", first)
+
+    def named(self, source: Source, value: Any) -> None:
+        """`value` stands at `source`, where code finds it by its name alone."""
+        self.unread.named.add(source)
+        self.place(source, value)
 
     def argument(self, source: Argument, leaf: Any, is_taken: bool = False) -> None:
         """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes.
@@ -213,6 +219,7 @@ class Walk:
     def _name(self, names: Iterable[str]) -> None:
         new = set(names) - self.names
         self.names |= new
+        self.unread.again()
         self.drain()
         if new or self.is_wild:
             for bearer in list(self._bearers):
@@ -230,6 +237,7 @@ class Walk:
             source = self.where(one)
             source = source if source is not None and is_in_argument(source) else Object(Held(one))
             self.guard(Result(attributes_of, source), "items", tuple(attributes_of(one)))
+            self.loaded.update(attributes_of(one))
             for name in attributes_of(one):
                 self.place(Attribute(source, name), vars(one)[name])
             waiting += [part for _, part in one.__parts__() if isinstance(part, Holder)]
@@ -296,10 +304,10 @@ class Walk:
         ):
             around = Item(Attribute(source, "__closure__"), number)
             held: Source = around if in_argument else Object(Held(cell))
-            if is_empty(cell):
-                self.guard(Result(is_empty, held), "same", True)
+            if known.is_empty(cell):
+                self.guard(Result(known.is_empty, held), "same", True)
             else:
-                self.place(Cell(held, name), cell.cell_contents)
+                self.named(Cell(held, name), cell.cell_contents)
         for name in ("__defaults__", "__kwdefaults__"):
             if getattr(function, name) is not None or in_argument:
                 self.place(Attribute(source, name), getattr(function, name))
@@ -326,17 +334,11 @@ class Walk:
             if not pure.is_library(value.__name__):
                 self.guard(source, "type", Held(ModuleType))
             source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
-        self.place(source, value)
+        self.named(source, value)
 
     def _imports(self, names: Names, space: dict[str, Any]) -> None:
         for name, level in names.imports:
-            try:
-                full = resolve_name("." * level + name, space.get("__package__"))
-            except ImportError:
-                full = name
-            parts = full.split(".")
-            for end in range(len(parts)):
-                part = ".".join(parts[: end + 1])
+            for part in packages_of(name, level, space.get("__package__")):
                 if part in sys.modules:
                     self.place(Item(Object(Held(sys.modules)), part), sys.modules[part])
                 else:
@@ -357,8 +359,9 @@ class Walk:
             self.tell(f"can reach {source}, which is NaN, known by its identity")
         if self.tells_addresses:
             self._addresses()
-        asks = self._compares or self.tells_addresses or not {"id", "device"}.isdisjoint(self.loaded)
+        asks = self._compares or self.tells_addresses or "id" in self.loaded
         self.changing.asks_identity = asks or self.is_wild
+        self.unread.ends()
         self.drain()
         for bearer in self._bearers:
             bearer.ends()
@@ -388,19 +391,10 @@ class Walk:
         self.places.clear()
         self._bearers.clear()
         self._functions.clear()
-        self._found = {key: (source, _weakly(get)) for key, (source, get) in self._found.items()}
+        self._found = {key: (source, known.weakly(get)) for key, (source, get) in self._found.items()}
 
     def forget(self) -> None:
         """Hold nothing of the call but what its guards hold."""
         self.leaves, self._found = (), {}
         self.changing.forget()
         self.makes = lambda _: False
-
-
-def _weakly(get: Callable[[], Any]) -> Callable[[], Any]:
-    if isinstance(get, weakref.ref):
-        return get
-    try:
-        return weakref.ref(get())
-    except TypeError:
-        return lambda: None  # a list or such, in which Tensors may stand

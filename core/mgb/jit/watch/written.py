@@ -6,20 +6,24 @@ or appends to a list, is an *effect*: a call that skips the body can do that. Al
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from ...scalars import FOLLOWED, SCALARS
 from ...tensor import Tensor
-from ..environment.impurity import Impurity
-from ..environment.known import MISSING, is_users, lookup, namespace
-from ..environment.writing import Effect
 from ..guard import Guard, is_plain, same
 from ..numbers import Computed
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
-from .protocols import Watcher
+from .impurity import Impurity
+from .known import MISSING, is_users, lookup, namespace
+from .protocols import Effect, Watcher
 from .undoing import undo
+
+#: What a body changes by its elements.
+_CHANGED_BY_ELEMENTS = (dict, list, set, deque, bytearray, np.ndarray)
 
 
 def settle(observer: Watcher) -> None:
@@ -43,7 +47,12 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
         else:
             if take and value is not MISSING:  # no later call finds both what was there and what is
                 observer.walk.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
-            yield Impurity(_reason(source, observer), *_line(source, observer), True, True)
+            called = (
+                _call_that_writes(observer, found_at(source.of, observer.leaves))
+                if isinstance(source, Item)
+                else None
+            )
+            yield called or Impurity(_reason(source, observer), *_line(source, observer), True, True)
     for guard in list(observer.guards):
         if guard.source in told or isinstance(guard.source, Computed) or guard.holds(observer.leaves):
             continue  # what is computed of numbers was so before the body wrote any of these
@@ -51,7 +60,7 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
         if new is not None and all(_is_effect(observer, source, value) for source, value in new):
             observer.writing.effects += [Effect(source, False, value) for source, value in new]
         elif not take or not _appends(observer, guard):
-            yield _of_guard(observer, guard)
+            yield from _of_guard(observer, guard)
 
 
 def _changed(observer: Watcher) -> Iterator[tuple[Source, Any]]:
@@ -200,18 +209,33 @@ def _reason(source: Source, observer: Watcher) -> str:
     return f"changes what it reads, or reads what is new each time: {source}"
 
 
-def _of_guard(observer: Watcher, guard: Guard) -> Impurity:
-    """A guard fails: was a method called, or what else?"""
+def _of_guard(observer: Watcher, guard: Guard) -> Iterator[Impurity]:
+    """A guard fails: was a method called, was something added, or what else?"""
     source = guard.source.of if isinstance(guard.source, Result) else guard.source
     held = found_at(source, observer.leaves)
-    if (called := observer.running.lines.get(id(held))) is not None:
-        reason = f"calls {type(held).__name__}.{called[0]} of an object from outside"
-        return Impurity(reason, *called[1], True, True)
-    if isinstance(guard.source, Result) and isinstance(held, dict) and "" in observer.walk.stored:
-        reason = f"writes an element of a {type(held).__name__} from outside"
-        return Impurity(reason, *_line(source, observer), True, True)
-    change = f"changes what it reads, or reads what is new each time: {guard.change(observer.leaves)}"
-    return Impurity(change, *_line(guard.source, observer), True, True)
+    called = _call_that_writes(observer, held)
+    if called is not None:
+        yield called
+    elif added := _added(observer, guard):
+        for place, _ in added:
+            yield Impurity(_reason(place, observer), *_line(place, observer), True, True)
+    elif isinstance(held, _CHANGED_BY_ELEMENTS):
+        contents = "the elements" if isinstance(held, np.ndarray) else "the contents"
+        what = "an element" if "" in observer.walk.stored else contents
+        reason = f"writes {what} of a {type(held).__name__} from outside"
+        yield Impurity(reason, *_line(source, observer), True, True)
+    else:
+        change = f"changes what it reads, or reads what is new each time: {guard.change(observer.leaves)}"
+        yield Impurity(change, *_line(guard.source, observer), True, True)
+
+
+def _call_that_writes(observer: Watcher, held: Any) -> Impurity | None:
+    """The method that the body has called of `held`, and that may change it."""
+    called = observer.running.lines.get(id(held))
+    if called is None:
+        return None
+    reason = f"calls {type(held).__name__}.{called[0]} of an object from outside"
+    return Impurity(reason, *called[1], True, True)
 
 
 def _line(source: Source, observer: Watcher) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard, Guards
 from ..numbers import Numbers
-from ..source import Attribute, Held, Item, Source, is_in_argument
+from ..source import Attribute, Held, Item, Result, Source, is_in_argument
 from .known import added_classes, top_of
 
 
@@ -26,6 +26,8 @@ class Changing:
         Told of a Tensor and where it was found.
     follows : frozenset of Source
         Where numbers and Tensors are followed, because they are others from call to call.
+    may_be_unused : bool
+        Is what stands somewhere found whether or not the body reads it?
 
     Attributes
     ----------
@@ -41,7 +43,9 @@ class Changing:
         leaves: Sequence[Any],
         keep: Callable[[Any, Source], Source],
         follows: frozenset[Source],
+        may_be_unused: bool = False,
     ) -> None:
+        self._may_be_unused = may_be_unused
         self.numbers, self.follows = Numbers(guards), follows
         self.tensors: dict[int, tuple[Source, Tensor]] = {}
         self._guards, self._leaves, self._keep = guards, leaves, keep
@@ -111,11 +115,12 @@ class Changing:
     def fix_tensors(self, but: Collection[int], used: Collection[int]) -> None:
         """Follow no Tensor any more whose id is not among those `but`.
 
-        One that is not even `used` may be any of its type, unless it was asked which one it is.
+        One that was found only because it stands where a body can find it, and that is not `used`, may be
+        another one that looks the same, if nobody asks which one it is.
         """
         for key, (source, tensor) in list(self.tensors.items()):
-            if key not in used and not self.asks_identity:
-                self._guards.add(Guard(source, "spec", tensor.spec))
+            if self._may_be_unused and key not in used and not self.asks_identity:
+                self._guards.add(Guard(Result(look_of, source), "same", look_of(tensor)))
             elif key not in but:
                 self.fix_tensor(tensor)
 
@@ -123,3 +128,8 @@ class Changing:
         """Hold nothing of the call any more."""
         self.tensors.clear()
         self._leaves = ()
+
+
+def look_of(tensor: Tensor) -> tuple[Any, ...]:
+    """What Python sees of a Tensor without looking at its values."""
+    return tensor.shape, str(tensor.dtype), str(tensor.device)

@@ -1,0 +1,59 @@
+"""Tensors that stand where code only writes, so that others may stand there, or the same as elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor import Tensor
+from ..source import Attribute, Cell, Global, Item, Source
+from .protocols import Places
+
+
+class Unread:
+    """Of one walk, which holds them back until code starts that can read them.
+
+    Attributes
+    ----------
+    named : set of Source
+        Where nothing finds what stands there but by its name.
+    """
+
+    def __init__(self, walk: Places) -> None:
+        self._walk = walk
+        self.named: set[Source] = set()
+        self._waiting: dict[Source, Any] = {}
+
+    def holds_back(self, source: Source, value: Any) -> bool:
+        """Is `value`, which stands at `source`, a Tensor that nobody reads there as yet?"""
+        if not isinstance(value, Tensor) or not self._is_unread(source):
+            return False
+        self._waiting[source] = value
+        return True
+
+    def again(self) -> None:
+        """Code has started: what it can read is placed."""
+        for source in [source for source in self._waiting if not self._is_unread(source)]:
+            self._put(source)
+
+    def ends(self) -> None:
+        """A list that stands elsewhere, too, is read there."""
+        also = {guard.value for guard in self._walk.guards if guard.test == "alias"}
+        for source in [source for source in self._waiting if getattr(source, "of", None) in also]:
+            self._put(source)
+
+    def _put(self, source: Source) -> None:
+        value = self._waiting.pop(source)
+        del self._walk.places[source]
+        self._walk.place(source, value)
+
+    def _is_unread(self, source: Source) -> bool:
+        walk = self._walk
+        if walk.is_wild or "__self__" in walk.loaded:
+            return False
+        if isinstance(source, Item):  # of a list to which code only appends
+            inside = source.of
+            is_list = inside in self.named and type(walk.places.get(inside)) is list
+            return is_list and getattr(inside, "name", None) not in walk.used
+        if source not in self.named or not isinstance(source, Attribute | Global | Cell):
+            return False
+        return source.name in walk.stored and source.name not in walk.loaded
