@@ -10,10 +10,10 @@ from .. import forking
 from ..executor import Program
 from ..tensor import Tensor
 from .deferral.body import BodyStream
-from .environment import Impurity
 from .guard import MISS
 from .tree import flatten, is_itself, is_looked_into
 from .variant import Variant
+from .watch import Impurity
 
 #: Recorded calls that are kept, the newest: as many as have `_STEPS` steps together, within bounds. A step
 #: takes about a kilobyte, its share of graphs and programs included.

@@ -24,7 +24,6 @@ from ..tensor import Tensor, as_given, converted, wrap
 from .arguments import TEXTS
 from .deferral.operands import array_of_number
 from .entry import Literal, Ref, external_ref
-from .environment import Impurity
 from .guard import MISS, Guard, Guards, Lines, is_plain
 from .record import Binding, End, External, Given, Live
 from .resize import lengths_of
@@ -32,6 +31,7 @@ from .source import Argument, Attribute, Grad, Held, Identity, Object, Source, S
 from .tensor_guards import Arguments, Fits
 from .tree import LEAF, Structure, is_itself, is_looked_into
 from .variant import Variant
+from .watch import Impurity
 
 
 class CompiledCall:

@@ -18,8 +18,8 @@ from ..scalars import SCALARS, Size, fixed, plain
 from ..tensor import Tensor
 from ..tracing import copy_node, rebuild
 from .arguments import leaf_names
-from .environment import writes_of
 from .tree import Structure, flatten
+from .watch import writes_of
 
 
 class _Tree:

@@ -7,12 +7,12 @@ from typing import Any
 
 from ..tensor import Tensor
 from .entry import Ref
-from .environment import Observer
 from .guard import Guard
 from .provenance import Provenance
 from .record import Binding, Record
 from .source import Grad, Held, Object, Source, Sources
 from .tensor_guards import Constants, Same
+from .watch import Observer
 
 
 def note_effects(

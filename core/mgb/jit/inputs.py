@@ -15,7 +15,6 @@ from ..ir import Spec, input_node
 from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
 from .entry import Literal, Ref, external_ref
-from .environment import Observer
 from .held_tensors import HeldTensors
 from .measured import Measured, given, with_views
 from .policy import Policy
@@ -23,6 +22,7 @@ from .provenance import Provenance
 from .record import External, Record
 from .resize import Followed
 from .source import Argument, Held, Object, Source
+from .watch import Observer
 
 
 class Inputs:

@@ -21,7 +21,6 @@ from ..tensor import Tensor, handling, place, wrap
 from .arguments import numbers_in
 from .effects import look_for_tensors, note_effects
 from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref
-from .environment import Observer, unwatched
 from .guard import Guards, is_plain
 from .held_tensors import HeldTensors
 from .holder_guards import Decided
@@ -32,6 +31,7 @@ from .record import Given, Live, Record
 from .session import CallSession
 from .source import Argument, Grad
 from .tree import flatten_once
+from .watch import Observer, unwatched
 
 #: What nobody can change.
 _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)

@@ -20,7 +20,6 @@ from .call import CompiledCall, Recorded
 from .capture import close, note, run_body, with_numbers
 from .captured import Captured
 from .config import TraceOptions
-from .environment import Impurity, Observer, may_follow
 from .guard import MISS
 from .matching import Matching
 from .policy import Policy
@@ -28,6 +27,7 @@ from .recording import Recording
 from .source import Source, beginning_of
 from .tree import Structure, flatten
 from .variant import Variant
+from .watch import Impurity, Observer
 
 #: Kinds of arguments with which the body is known to run at each call.
 _IMPURE = 256
@@ -204,7 +204,6 @@ class trace(Matching[P, R]):
             skips=observer is not None,
             freezes=self.capture_as_const,
             symbolic_shape=self.symbolic_shape,
-            follows=not self.symbolic_shape and not self.capture_as_const and may_follow(self.__wrapped__),
         )
         observer = observer or Observer(leaves, False, self._instance is not None)
         session = self._session(args, kwargs, leaves, policy, arrangement, observer=observer)

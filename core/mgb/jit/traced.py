@@ -30,7 +30,6 @@ from .arguments import Key, key_of, names_of, shapes_of
 from .binding import Bindable, P, R
 from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
-from .environment import Observer
 from .explain import Explanation, explain
 from .follow import Following, agree
 from .guard import MISS
@@ -41,6 +40,7 @@ from .source import Source
 from .specializations import Specializations
 from .tree import Structure, flatten
 from .variant import Variant
+from .watch import Observer
 from .weak_cache import compiler_of
 
 
@@ -193,7 +193,7 @@ class Traced(Bindable[P, R], ABC):
         """
         newest = self._calls.newest(key)
         numbers, lengths = self._may_follow()
-        if newest is None or Observer.follows_lengths:
+        if newest is None:
             return None
         follows = self._calls.follows(key, leaves) if numbers else frozenset()
         is_other = lengths_of(leaves) != newest.lengths or newest.variant.sized is not None

@@ -25,7 +25,6 @@ from .call import CompiledCall, Recorded
 from .capture import note
 from .captured import Captured
 from .config import WholeOptions
-from .environment import Observer
 from .guard import MISS
 from .held_tensors import HeldTensors
 from .policy import Policy
@@ -35,6 +34,7 @@ from .trace import S, trace
 from .traced import Traced
 from .tree import flatten
 from .variant import Variant
+from .watch import Observer
 
 
 def _refused(what: str) -> TraceError:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from .. import formats
-from ..jit.environment import unwatched
+from ..jit.watch import unwatched
 from ..limits import LoadLimits
 from ..model_file import ModelSource, ValueSpec
 from ..module import Module

@@ -125,4 +125,4 @@ def _is_same_array(one: Any, two: Any) -> bool:
     if one is None or two is None:
         return one is two
     one, two = np.asarray(one), np.asarray(two)
-    return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
+    return bool(one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes())

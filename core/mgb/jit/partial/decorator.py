@@ -12,13 +12,13 @@ from ...holding import Holder
 from ..binding import P, Q, R
 from ..call import Recorded
 from ..config import PartialOptions
-from ..environment import Observer
 from ..explain import Explanation, explain, explain_program
 from ..guard import MISS
 from ..trace import S
 from ..traced import Traced
 from ..tree import flatten
 from ..variant import Variant
+from ..watch import Observer
 from .call import PartialCall
 from .record import noted, refused
 

@@ -19,6 +19,10 @@ hold after the body was written by it. What is in C, and unknown, or hides its s
 
 from __future__ import annotations
 
+from ...tensor import Outside
+from .impurity import Impurity
 from .observer import Observer, unwatched, writes_of
 
-__all__ = ["Observer", "unwatched", "writes_of"]
+Outside.unwatched = staticmethod(unwatched)  # type: ignore[arg-type]
+
+__all__ = ["Impurity", "Observer", "unwatched", "writes_of"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard, Guards
 from ..numbers import Numbers
-from ..source import Attribute, Held, Item, Result, Source, is_in_argument
+from ..source import Attribute, Held, Result, Source, is_in_argument
 from .known import added_classes, top_of
 
 
@@ -26,8 +25,6 @@ class Changing:
         Told of a Tensor and where it was found.
     follows : frozenset of Source
         Where numbers and Tensors are followed, because they are others from call to call.
-    may_be_unused : bool
-        Is what stands somewhere found whether or not the body reads it?
 
     Attributes
     ----------
@@ -43,45 +40,14 @@ class Changing:
         leaves: Sequence[Any],
         keep: Callable[[Any, Source], Source],
         follows: frozenset[Source],
-        may_be_unused: bool = False,
     ) -> None:
-        self._may_be_unused = may_be_unused
         self.numbers, self.follows = Numbers(guards), follows
         self.tensors: dict[int, tuple[Source, Tensor]] = {}
         self._guards, self._leaves, self._keep = guards, leaves, keep
         #: May the body have asked which object one is?
         self.asks_identity = True
-        self._latest: tuple[Guard, bool] | None = None  # of the number read last; was it known before?
 
     # numbers
-
-    def reads(self, guard: Guard) -> None:
-        """A plain value is read that has to stay, as `guard` says, unless it is a number that is followed."""
-        if guard.source in self.follows and type(guard.value) in FOLLOWED:
-            self._latest = guard, guard in self._guards
-        self._guards.add(guard)
-
-    def begin(self) -> None:
-        """What is read next was not looked at yet."""
-        self._latest = None
-
-    def expect(self, asked: Any) -> None:
-        """What is read next is the variable, attribute or element `asked`, and nothing else: see `number`."""
-        if self._latest is not None:
-            source = self._latest[0].source
-            name = source.key if isinstance(source, Item) else getattr(source, "name", None)
-            if type(name) is not type(asked) or name != asked:
-                self._latest = None
-
-    def number(self, value: Any) -> Any:
-        """What was just read; what stands for it, if it is a number that is followed."""
-        latest, self._latest = self._latest, None
-        if latest is None or latest[0].value is not value:
-            return value
-        guard, was_known = latest
-        if not was_known:
-            self._guards.discard(guard)
-        return self.numbers.at(guard.source, value)
 
     def attributes(self, holder: Any) -> set[str]:
         """The names of numbers of a holder that are followed, and that no code of mgb reads."""
@@ -119,7 +85,7 @@ class Changing:
         another one that looks the same, if nobody asks which one it is.
         """
         for key, (source, tensor) in list(self.tensors.items()):
-            if self._may_be_unused and key not in used and not self.asks_identity:
+            if key not in used and not self.asks_identity:
                 self._guards.add(Guard(Result(look_of, source), "same", look_of(tensor)))
             elif key not in but:
                 self.fix_tensor(tensor)

@@ -73,7 +73,7 @@ class Walk:
         self, leaves: Sequence[Any], follows: frozenset[Source], tell: Callable[[str], object]
     ) -> None:
         self.guards = Guards()
-        self.changing = Changing(self.guards, leaves, self._keep, follows, True)
+        self.changing = Changing(self.guards, leaves, self._keep, follows)
         self.leaves, self.tell = leaves, tell
         self.places: dict[Source, Any] = {}
         self.names: set[str] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from environment_cases import Case, cases, is_never_stale, module_of
-from mgb.jit.environment import Observer
+from mgb.jit.watch import Observer
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from environment_cases import Case, cases, is_pure, is_seen, is_told, module_of
-from mgb.jit.environment import Observer
+from mgb.jit.watch import Observer
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import mgb
 import numpy as np
 import pytest
 from environment_cases import everything_is_undone, module_of
-from mgb.jit.environment import Observer
+from mgb.jit.watch import Observer
 
 __all__ = ["everything_is_undone"]
 
