@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from types import CodeType
 from typing import Any
 
@@ -70,6 +71,13 @@ def same_items(now: Any, then: tuple[Any, ...]) -> bool:
     )
 
 
+def _bytes_of(array: np.ndarray[Any, Any]) -> bytes:
+    """What it holds; of a large one a digest."""
+    if array.nbytes <= LARGEST_ARRAY:
+        return array.tobytes()
+    return blake2b(np.ascontiguousarray(array).view(np.uint8).data).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """What an array held."""
@@ -81,7 +89,12 @@ class Contents:
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Contents:
         """As it is now."""
-        return Contents(array.shape, array.dtype, array.tobytes())
+        return Contents(array.shape, array.dtype, _bytes_of(array))
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it all that the array held, and no digest?"""
+        return math.prod(self.shape) * int(self.dtype.itemsize) == len(self.data)
 
     def are_in(self, array: Any) -> bool:
         """Does `array` hold them?"""
@@ -89,7 +102,7 @@ class Contents:
             isinstance(array, np.ndarray)
             and array.shape == self.shape
             and array.dtype == self.dtype
-            and array.tobytes() == self.data
+            and _bytes_of(array) == self.data
         )
 
     def __repr__(self) -> str:

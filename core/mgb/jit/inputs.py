@@ -16,7 +16,7 @@ from ..scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
 from .entry import Literal, Ref, external_ref
 from .held_tensors import HeldTensors
-from .measured import Measured, given, with_views
+from .measured import Measured, array_of, with_views
 from .policy import Policy
 from .provenance import Provenance
 from .record import External, Record
@@ -77,7 +77,7 @@ class Inputs:
     def created(self, tensor: Tensor, data: Any) -> None:
         """`tensor`, or a constant, was made of `data`."""
         if isinstance(data, np.ndarray) and (not self._policy.freezes or self._held_tensors is not None):
-            is_followed, data = data is not given(data), given(data)
+            is_followed, data = data is not array_of(data), array_of(data)
             source = self._source_of_array(data)
             if self.followed is not None and isinstance(source, Argument) and not is_followed:
                 fixed(self.followed.shapes[source.index])  # who knows whether its lengths were asked for

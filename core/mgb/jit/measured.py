@@ -62,8 +62,15 @@ def given(value: Any) -> Any:
     return value.given if type(value) is Measured and value.given is not None else value
 
 
+def array_of(value: Any) -> Any:
+    """Of a view, or of what stands for an array, the array."""
+    is_standing = isinstance(value, np.ndarray) and not issubclass(type(value), np.ndarray)
+    return value.array if is_standing else given(value)
+
+
 def with_views(value: Any, views: Sequence[tuple[Any, Measured]]) -> Any:
     """`value` with `views` in place of their arrays, in lists and tuples too."""
+    value = array_of(value)
     if type(value) is np.ndarray:
         return next((view for array, view in views if array is value), value)
     if type(value) in (list, tuple):

@@ -172,7 +172,9 @@ def _free_arguments(record: Record) -> Indices:
 
 
 def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:
-    """Is there another number now than the guard wants, of the same type, or another Tensor?"""
+    """Is there another number now than the guard wants, of the same type, or another Tensor or array?"""
+    if guard.test == "array":
+        return isinstance(guard.source, Argument) and not guard.holds(leaves)
     if not isinstance(guard.source, Global | Cell | Attribute | Item) or guard.holds(leaves):
         return False
     try:

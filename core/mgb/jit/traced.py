@@ -174,7 +174,7 @@ class Traced(Bindable[P, R], ABC):
         general = self._general(key, leaves, args, kwargs)
         observer = self._observer_after(key, leaves, reason)
         if observer is not None and general is None:
-            observer.writing.counts = self._calls.newest(key) is None
+            observer.walk.may_follow = self._calls.newest(key) is None
         recorded = self._record(args, kwargs, leaves, structure, observer)
         if general is not None and recorded.call is not None and agree(general, recorded):
             recorded = replace(general, result=recorded.result)

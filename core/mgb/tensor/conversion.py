@@ -23,7 +23,7 @@ def as_given(data: Any) -> Any:
     """
     try:
         if isinstance(data, np.ndarray):
-            array = data
+            array = data if issubclass(type(data), np.ndarray) else data.measured  # it stands for an array
         else:
             on_gpu = hasattr(data, "__cuda_array_interface__")
             array = devices.adopt(data) if on_gpu else np.array(data)

@@ -16,7 +16,8 @@ import numpy as np
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
-from ..measured import Measured, given
+from ..measured import Measured, array_of, given
+from .arrays import FollowedArray
 from .code import codes_in, instrumented, with_hooks
 from .operands import MISSING, given_to, is_of_mgb, is_plain_class, is_users, lookup, told
 from .transform import CALL, IDENTICAL, IDENTITY, RESULT
@@ -130,14 +131,16 @@ class Calls:
             (value,) = args
             if function is len and (shape := self._shape_of(value)):
                 return functools.partial(operator.getitem, shape, 0)
-            if function is type and type(value) is Measured:
-                return functools.partial(type, given(value))
+            if function is type and type(value) in (Measured, FollowedArray):
+                return functools.partial(type, array_of(value))
         return numbers.computed_by(function, args, kwargs)
 
     def _shape_of(self, value: Any) -> tuple[Any, ...]:
         """The lengths of the axes of a Tensor or of an array that is measured; of others none."""
         if issubclass(type(value), Tensor) and lookup(type(value), "__len__") is Tensor.__len__:
             return value._tuple_shape  # type: ignore[no-any-return]
+        if type(value) is FollowedArray:
+            return value.shape
         if type(value) in (np.ndarray, Measured):
             measured = self._measured(value)
             return measured.shape if type(measured) is Measured else ()
@@ -177,7 +180,7 @@ def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any
 
 def _identical(left: Any, right: Any) -> bool:
     """``left is right``"""
-    left, right = given(left), given(right)
+    left, right = array_of(left), array_of(right)
     kinds = {type(value.value) if type(value) in SCALARS else type(value) for value in (left, right)}
     if left is right or len(kinds) > 1:
         return left is right
@@ -186,7 +189,7 @@ def _identical(left: Any, right: Any) -> bool:
 
 def _identity(value: Any) -> Any:
     """What ``is`` looks at: of what stands for something that itself."""
-    return value.fixed() if type(value) in SCALARS else given(value)
+    return value.fixed() if type(value) in SCALARS else array_of(value)
 
 
 def _initialized(made: Any, begin: Callable[[], None]) -> Callable[[], Any]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
+
 from ...errors import ImpureBodyError
 from ...tensor import ACTIVE
 from ..guard import Guard
-from ..source import Source
-from ..watch import Observer, pure
+from ..source import Argument, Source
+from ..watch import Observer, kinds, pure
 from ..watch.events import Events
 from ..watch.undoing import undo
+from .arrays import FollowedArray, each
 from .calls import Calls
 from .lending import Lending
 
@@ -36,9 +40,12 @@ class Following(Observer):
 
     def __init__(self, leaves: Sequence[Any], of_instance: bool, follows: frozenset[Source]) -> None:
         super().__init__(leaves, True, of_instance, follows)
-        self.changing.follows, self._leaves = follows, leaves
+        arrays = {Argument(n) for n, leaf in enumerate(leaves) if isinstance(leaf, np.ndarray)}
+        self.changing.follows, self._leaves = follows - arrays, leaves
         self.writing.has_effects = True
-        self._lending = Lending(self.changing.numbers, self.guards, leaves, follows)
+        self._arrays = {id(leaf): FollowedArray(leaf, _measured, self._looks) for leaf in _alone(leaves)}
+        self._looked: set[int] = set()
+        self._lending = Lending(self.changing.numbers, self.guards, leaves, follows, self._arrays)
         self._calls = Calls(self._tell_call, _measured)
         self._harmless: set[CodeType] = set()
         self.running.originals = self._calls.originals
@@ -59,7 +66,7 @@ class Following(Observer):
     def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             args, kwargs = self._lending.arguments(args, kwargs, self._of_instance)
-            return super()._run(self._calls.copy_of(function), args, kwargs)
+            return each(super()._run(self._calls.copy_of(function), args, kwargs))
         finally:
             self.net.without(self._lending.give_back, self.walk.places)
             self._places, self._before = dict(self.walk.places), list(self.guards)
@@ -85,8 +92,25 @@ class Following(Observer):
             frame = frame.f_back
         return frame is not None and frame.f_code not in self._calls.originals
 
+    def follows_array(self, leaf: Any) -> bool:
+        return id(leaf) in self._arrays
+
+    def _looks(self, array: Any) -> None:
+        """The values of an array among the arguments decide what comes."""
+        if id(array) not in self._looked:
+            self._looked.add(id(array))
+            source = self.walk.where(array)
+            assert source is not None
+            self.net.without(kinds.look, self.walk, source, array)
+
     def _tell_call(self, function: Any, frame: FrameType) -> None:
         self.net.tell_call(function, frame)
+
+    def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        for standing in self._arrays.values():
+            if id(standing.array) in self.walk.also:  # where nothing stands for it
+                standing.fixed()
+        super()._end(result, args, kwargs)
 
     def undo(self) -> None:
         """Put back what was there before, wherever the body has written."""
@@ -95,6 +119,12 @@ class Following(Observer):
     def forget(self) -> None:
         super().forget()
         self._places, self._before, self._leaves = {}, [], ()
+
+
+def _alone(leaves: Sequence[Any]) -> list[Any]:
+    """The arrays among the arguments that are there once."""
+    often = Counter(map(id, leaves))
+    return [a for a in leaves if type(a) is np.ndarray and often[id(a)] == 1 and not a.dtype.hasobject]
 
 
 def _is_librarys(frame: FrameType) -> bool:

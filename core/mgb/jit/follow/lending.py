@@ -35,11 +35,19 @@ class Lending:
         The flattened arguments.
     follows : frozenset of Source
         Where numbers are followed.
+    arrays : dict
+        By the ids of arrays among the arguments what stands for them.
     """
 
     def __init__(
-        self, numbers: Numbers, guards: Guards, leaves: Sequence[Any], follows: frozenset[Source]
+        self,
+        numbers: Numbers,
+        guards: Guards,
+        leaves: Sequence[Any],
+        follows: frozenset[Source],
+        arrays: dict[int, Any],
     ) -> None:
+        self._arrays = arrays
         self._numbers, self._guards, self._leaves = numbers, guards, leaves
         self._follows = follows
         self._places: list[tuple[Source, Any, Any]] = []  # with the number, and what stands for it
@@ -87,7 +95,7 @@ class Lending:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], of_instance: bool
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with what stands for those numbers among them that are followed."""
-        if not any(isinstance(source, Argument) for source in self._follows):
+        if not self._arrays and not any(isinstance(source, Argument) for source in self._follows):
             return args, kwargs
         instance, args = args[:of_instance], args[of_instance:]
         words = names_of(flatten((args, kwargs))[1])
@@ -105,7 +113,7 @@ class Lending:
         """
         inside = parts_of(value)
         if inside is None:
-            return self._number(*next(leaves), is_shared)
+            return self._standing(*next(leaves), is_shared)
         is_shared = is_shared or id(value) in shared
         parts = [self._lent(part, leaves, shared, is_shared) for part in inside]
         if all(map(operator.is_, parts, inside)):
@@ -116,7 +124,10 @@ class Lending:
         put(value, parts)
         return value
 
-    def _number(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
+    def _standing(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
+        """What stands for a leaf; itself, where it is not followed."""
+        if id(leaf) in self._arrays:
+            return self._arrays[id(leaf)]
         if type(leaf) not in FOLLOWED or source not in self._follows:
             return leaf
         if is_shared:

@@ -32,6 +32,7 @@ from ...tensor import Tensor
 from ...trusted import NUMPY, PACKAGE, is_library, is_plugins, is_python
 from ..binding import Bindable
 from ..measured import Measured, given
+from . import arrays
 
 #: Functions and methods in C.
 IN_C = (
@@ -210,7 +211,7 @@ def _fixed(consumes: bool, value: Any) -> Any:
     """`value` with plain numbers; an iterator gives such to what `consumes` it, others get it itself."""
     if type(value) in _LAZY and consumes:
         return _each(value)
-    return _plain(given(value), Scalar.fixed)
+    return _plain(arrays.fixed(given(value)), Scalar.fixed)
 
 
 def _each(values: Iterable[Any]) -> Iterator[Any]:

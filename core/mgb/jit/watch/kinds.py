@@ -91,7 +91,7 @@ def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
     if type(value) is not np.ndarray or value.dtype.hasobject:
         walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
         return
-    if value.nbytes > LARGEST_ARRAY:
+    if value.nbytes > LARGEST_ARRAY and not (walk.may_follow and isinstance(source, Argument)):
         walk.tell(f"can reach {source}, an array of {value.nbytes} bytes, too large to compare")
         return
     walk.guard(source, "array", Contents.of(value))

@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-from numpy import ndarray
-
 from ...errors import ImpureBodyError
 from ...scalars import FOLLOWED
 from ...tensor import Tensor
@@ -18,8 +16,8 @@ from ..arguments import TEXTS, names_of, texts_within
 from ..guard import Guards, is_plain
 from ..source import Argument, Call, Held, Object, Source, found_at
 from ..tree import flatten, parts_of
-from . import ending, kinds, known, written
-from .arrays import handed_over, items_read
+from . import ending, known, written
+from .arrays import items_read
 from .changing import Changing
 from .events import Events
 from .impurity import Impurity, line_of
@@ -83,8 +81,6 @@ class Observer:
         self.writing = Writes()
         self.running = Running(self)
         self.net = Events(self.running)
-        self._handed: dict[Argument, Any] = {}  # arrays that the body only hands to mgb
-        self._taken: set[int] = set()  # the ids of those that ops have taken
         self.begun: tuple[list[Any], Any] = [], None  # the arguments
         self._errors = ending.handling_of_errors()
         self._has_numbers = bool(follows)
@@ -132,7 +128,6 @@ class Observer:
 
     def takes_array(self, array: Any) -> Source | None:
         """Where an array is found outside that an op takes."""
-        self._taken.add(id(array))
         return self.walk.where(array)
 
     def enters(self, holder: Any) -> None:
@@ -174,10 +169,13 @@ class Observer:
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
         self.leaves = ()
-        self._handed.clear()
         self.walk.forget()
         self.net.forget()
         self.running.forget()
+
+    def follows_array(self, leaf: Any) -> bool:
+        """May an array among the arguments hold other values, unless the body looks at them?"""
+        return False
 
     def undo(self) -> None:
         """Nothing that the body does is undone."""
@@ -215,40 +213,31 @@ class Observer:
 
     def _roots(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         walk = self.walk
-        self._arguments(args[self._of_instance :], kwargs, *self._free_leaves(function, args, kwargs))
+        self._arguments(args[self._of_instance :], kwargs, self._unread(function, args, kwargs))
         if self._of_instance:
             walk.place(Object(Held(args[0])), args[0])
         walk.place(Object(Held(function)), function)
         walk.drain()
 
-    def _free_leaves(
-        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Collection[int], Collection[int]]:
-        """The ids of arrays among the arguments that the body but gives to mgb, of what it never reads."""
+    def _unread(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[int]:
+        """The ids of texts in dicts among the arguments that the body never reads."""
         if isinstance(function, MethodType):
             function, args = function.__func__, (function.__self__, *args)
         if not isinstance(function, FunctionType):
-            return frozenset(), frozenset()
-        names, items = handed_over(function), items_read(function)
+            return set()
+        items, unread = items_read(function), set[int]()
         positional = function.__code__.co_varnames[: function.__code__.co_argcount]
-        handed, unread = set[int](), set[int]()
         for name, value in (*zip(positional, args, strict=False), *kwargs.items()):
-            if name in names:
-                handed.add(id(value))
-            elif name in items and type(value) is dict:
-                handed.update(id(part) for key, part in value.items() if items[name].get(key))
+            if name in items and type(value) is dict:
                 for key, part in value.items():
                     unread.update(map(id, flatten(part)[0]) if key not in items[name] else ())
         once = Counter(map(id, self.leaves))
-        arrays = [leaf for leaf in self.leaves if type(leaf) is ndarray and once[id(leaf)] == 1]
-        texts = [leaf for leaf in self.leaves if type(leaf) in TEXTS and once[id(leaf)] == 1]
-        return handed.intersection(map(id, arrays)), unread.intersection(map(id, [*arrays, *texts]))
+        return {id(leaf) for leaf in self.leaves if type(leaf) in TEXTS and once[id(leaf)] == 1} & unread
 
     def _arguments(
         self,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        handed: Collection[int],
         unread: Collection[int],
     ) -> None:
         leaves, arrangement = self.begun = flatten((args, dict(kwargs)))
@@ -268,9 +257,7 @@ class Observer:
             if id(leaf) in unread:
                 walk.argument(source, leaf, True)
             elif not is_plain(leaf):
-                if id(leaf) in handed:
-                    self._handed[source] = leaf
-                walk.argument(source, leaf, id(leaf) in handed)
+                walk.argument(source, leaf, self.follows_array(leaf))
             elif type(leaf) in FOLLOWED and source in self.changing.follows:
                 continue
             elif type(leaf) in TEXTS or self._has_numbers or index in texts:
@@ -284,9 +271,6 @@ class Observer:
         ending.settings(self)
         if self.walk.sees_numpy:
             self.walk.guard(Call(Object(Held(ending.handling_of_errors))), "same", self._errors)
-        for source, array in self._handed.items():
-            if id(array) not in self._taken or id(array) in self.walk.also:
-                kinds.look(self.walk, source, array)
         self.walk.ends()
         ending.containers(self, args[self._of_instance :], kwargs)
         ending.tensors(self)

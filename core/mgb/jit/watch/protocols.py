@@ -22,6 +22,7 @@ class Places(Protocol):
     stored: dict[str, tuple[str, int]]
     places: dict[Source, Any]
     is_wild: bool
+    may_follow: bool
     handles_errors: bool
     tells_addresses: bool
     also: set[int]
@@ -111,12 +112,9 @@ class Writes:
         Complete when the body has ended.
     has_effects : bool
         May there be any?
-    counts : bool
-        May one of them be a number that the body also reads? The next call has to follow it.
     """
 
     def __init__(self) -> None:
-        self.counts = True
         self.effects: list[Effect] = []
         self.has_effects = False
 

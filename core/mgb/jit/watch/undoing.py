@@ -82,7 +82,12 @@ def _lacks(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) ->
 
 def _array(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
     held, known = found_at(guard.source, leaves), guard.value
-    if isinstance(known, Contents) and held.shape == known.shape and held.dtype == known.dtype:
+    if (
+        isinstance(known, Contents)
+        and known.is_whole
+        and held.shape == known.shape
+        and held.dtype == known.dtype
+    ):
         held[...] = np.frombuffer(known.data, known.dtype).reshape(known.shape)
 
 

@@ -65,6 +65,8 @@ class Walk:
         Those names that it reads; others it only writes.
     used : set of str
         Those of which it does more than to append to what stands there.
+    may_follow : bool
+        May a later call be noted for any number, or array, where this one finds one?
     stored : dict
         By names: the code that writes there, and its line.
     """
@@ -81,6 +83,7 @@ class Walk:
         self.used: set[str] = set()
         self.stored: dict[str, tuple[str, int]] = {}
         self.is_wild = False
+        self.may_follow = True
         self.makes: Callable[[Any], bool] = lambda _: False
         #: By the ids of Tensors among the arguments that stand elsewhere, too.
         self.also: set[int] = set()

@@ -85,7 +85,7 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
     """Can a call that skips the body write `value` at `source`?"""
     if not _can_make(observer, value) or not _is_place(observer, source):
         return False
-    if not observer.writing.counts and type(value) in FOLLOWED and _is_read(observer, source):
+    if not observer.walk.may_follow and type(value) in FOLLOWED and _is_read(observer, source):
         return False  # a counter that cannot be followed: to record it for each of its values is of no use
     paths = (guard.source for guard in observer.guards if not isinstance(guard.source, Sources))
     return not any(is_within(path, source) for path in paths)
