@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dis
+import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
@@ -15,7 +16,7 @@ from ...errors import ImpureBodyError
 from ...tensor import ACTIVE
 from ..guard import Guard
 from ..source import Argument, Source
-from ..watch import Observer, kinds, pure
+from ..watch import Observer, kinds, known, pure
 from ..watch.events import Events
 from ..watch.undoing import undo
 from .arrays import FollowedArray, each
@@ -73,24 +74,30 @@ class Following(Observer):
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts; see `events.Listener`."""
-        code = frame.f_code
-        if code not in self._calls.originals and code not in self._harmless:
-            if sees_through(code) and self._is_given_numbers(frame):
+        code, libraries = frame.f_code, list(_libraries_above(frame))
+        if code is known.SHOWS_WARNING:
+            _forget_warning(frame)
+            raise ImpureBodyError("gives a warning, which the call itself is to give")
+        if any(name.startswith(_OURS) for name in libraries):
+            return
+        if code not in self._harmless and not any(name.startswith("mgb.") for name in libraries):
+            if not sees_through(code):
+                self._harmless.add(code)
+            elif not self._has_hooks(frame, len(libraries)):
                 raise ImpureBodyError(f"{code.co_qualname} may ask a number for its type or its identity")
-            self._harmless.add(code)
         self.running.starts(frame)
 
     def calls(self, function: Any, frame: FrameType) -> None:
         """`frame` calls a function in C."""
-        self.running.calls(function, frame)
+        if not any(name.startswith(_OURS) for name in _libraries_above(frame)):
+            self.running.calls(function, frame)
 
-    def _is_given_numbers(self, frame: FrameType | None) -> bool:
-        """May code without hooks be given what is followed? Code with hooks gives none to a library."""
-        while frame is not None and _is_librarys(frame):
-            if (frame.f_globals.get("__name__") or "").startswith("mgb."):
-                return False
-            frame = frame.f_back
-        return frame is not None and frame.f_code not in self._calls.originals
+    def _has_hooks(self, frame: FrameType, above: int) -> bool:
+        """Has the function of a user's hooks that runs so many functions of libraries above `frame`?"""
+        user: FrameType | None = frame
+        for _ in range(above):
+            user = user.f_back if user is not None else None
+        return user is None or user.f_code in self._calls.originals
 
     def follows_array(self, leaf: Any) -> bool:
         return id(leaf) in self._arrays
@@ -127,10 +134,36 @@ def _alone(leaves: Sequence[Any]) -> list[Any]:
     return [a for a in leaves if type(a) is np.ndarray and often[id(a)] == 1 and not a.dtype.hasobject]
 
 
+def _forget_warning(frame: FrameType) -> None:
+    """A warning is about to be shown: as if it had never come, so that it will be shown when it comes."""
+    told = frame.f_locals["msg"]
+    text, kind = str(told.message), told.category
+    above: FrameType | None = frame
+    while above is not None:
+        registry = above.f_globals.get("__warningregistry__", {})
+        if above.f_code.co_filename == told.filename:
+            registry.pop((text, kind, told.lineno), None)
+            registry.pop((text, kind, 0), None)
+        above = above.f_back
+    getattr(warnings, "onceregistry", {}).pop((text, kind), None)
+
+
+def _libraries_above(frame: FrameType) -> Iterator[str]:
+    """The modules of the functions of libraries that run, up to the function of a user's that called them."""
+    inner: FrameType | None = frame
+    while inner is not None and _is_librarys(inner):
+        yield inner.f_globals.get("__name__") or ""
+        inner = inner.f_back
+
+
 def _is_librarys(frame: FrameType) -> bool:
     """Is it code of a library, also that which `dataclass` has made for it?"""
     is_made = frame.f_code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
     return is_made or pure.is_librarys(frame.f_code)
+
+
+#: Who computes with what stands for numbers, lengths and arrays.
+_OURS = ("mgb.scalars", "mgb.sizes", "mgb.jit.")
 
 
 def _measured(value: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...holding import Holder
-from ...scalars import FOLLOWED, SCALARS, plain
+from ...scalars import FOLLOWED, SCALARS, fixed, plain
 from ...sizes import tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
@@ -57,15 +57,30 @@ class Lending:
     # places outside
 
     def lend(self) -> None:
-        """Replace the numbers outside."""
+        """Replace the numbers outside; of a tuple that stands somewhere, the whole."""
+        tuples = {s.of for s in self._follows if isinstance(s, Item) and isinstance(self._at(s.of), tuple)}
         for source in self._follows:
-            if isinstance(source, Argument) or not _has(source, self._leaves):
-                continue
-            value = found_at(source, self._leaves)
-            if type(value) in FOLLOWED and value == value and not _is_mgbs(source, self._leaves):
-                standing = self._numbers.at(source, value)
-                self._places.append((source, value, standing))
-                write(source, self._leaves, standing)
+            value = self._at(source)
+            is_one = not isinstance(source, Argument) and type(value) in FOLLOWED and value == value
+            if is_one and getattr(source, "of", None) not in tuples and self._may_lend(source):
+                self._put(source, value, self._numbers.at(source, value))
+        for source in filter(self._may_lend, tuples):
+            parts = [self._part(Item(source, n), part) for n, part in enumerate(self._at(source))]
+            self._put(source, self._at(source), tuple_like(self._at(source), parts))
+
+    def _at(self, source: Source) -> Any:
+        return found_at(source, self._leaves)
+
+    def _may_lend(self, source: Source) -> bool:
+        return _has(source, self._leaves) and not _is_mgbs(source, self._leaves)
+
+    def _part(self, source: Source, value: Any) -> Any:
+        is_one = source in self._follows and type(value) in FOLLOWED
+        return self._numbers.at(source, value) if is_one else value
+
+    def _put(self, source: Source, value: Any, standing: Any) -> None:
+        self._places.append((source, value, standing))
+        write(source, self._leaves, standing)
 
     def give_back(self, places: dict[Source, Any]) -> None:
         """Have each place hold its number again; `places` says what the body found."""
@@ -79,11 +94,13 @@ class Lending:
             self._containers.pop()
         while self._places:
             source, value, standing = self._places[-1]
+            if places.get(source) is standing:
+                places[source] = value
             now = found_at(source, self._leaves)
             if now is standing:
                 write(source, self._leaves, value)
             elif is_plain(now) and same(now, value):  # for other numbers that would be a change
-                standing.fixed()
+                fixed(standing)
             self._places.pop()
         for source, value in places.items():
             if type(value) in SCALARS:

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from ...tensor import Tensor
 from ..source import Attribute, Call, Held, Item, Result, Source
 from . import known, pure
@@ -107,6 +109,13 @@ class Bearer:
         else:
             self.place(name, value)
 
+    def of_array(self, name: str) -> None:
+        """Whose memory it is."""
+        if name == "base" and self._thing.base is None:
+            self._walk.guard(Attribute(self._source, name), "same", None)
+        elif name == "base":
+            self._walk.is_(Attribute(self._source, name), self._thing.base)
+
     def of_tensor(self, name: str) -> None:
         """What a Tensor has been given."""
         if name in ("name", "format"):
@@ -152,6 +161,8 @@ def _readers(thing: Any) -> Any:
         return Bearer.of_thread
     if isinstance(thing, Tensor):
         return Bearer.of_tensor
+    if isinstance(thing, np.ndarray):
+        return Bearer.of_array
     return Bearer.of_function if isinstance(thing, FunctionType) else Bearer.of_instance
 
 
@@ -159,6 +170,8 @@ def _every(thing: Any) -> Collection[str]:
     """All attributes of a thing that a user may have made."""
     if isinstance(thing, ModuleType):
         return ()
+    if isinstance(thing, np.ndarray):
+        return ("base",)
     if isinstance(thing, type):
         return [
             name

@@ -96,12 +96,7 @@ def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
         return
     walk.guard(source, "array", Contents.of(value))
     walk.guard(Attribute(Attribute(source, "flags"), "num"), "same", value.flags.num)
-    if isinstance(source, Argument):
-        base = Attribute(source, "base")
-        if value.base is None:
-            walk.guard(base, "same", None)
-        else:
-            walk.is_(base, value.base)
+    walk.bear(source, value)
 
 
 # containers

@@ -125,6 +125,7 @@ class Watcher(Protocol):
     leaves: Sequence[Any]
     writing: Writes
     refuses: bool
+    is_trial: bool
     line: tuple[str, int]
     begun: tuple[list[Any], Any]
 

@@ -6,6 +6,7 @@ import gc
 import logging
 import string
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
@@ -20,6 +21,8 @@ from . import known, pure
 from .impurity import line_of
 from .protocols import Watcher
 
+#: What CPython makes before it shows a warning.
+_MAKES_WARNING: CodeType = warnings.WarningMessage.__init__.__code__
 #: What the body makes of these is its own.
 _PLAIN_CONTAINERS = frozenset({list, dict, set})
 #: Functions of NumPy's that tell of its state.
@@ -70,6 +73,8 @@ class Running:
         if code.co_name == "__init__" and code.co_varnames:
             self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
         if self.walk.has_run(code, frame.f_globals):
+            return
+        if code is _MAKES_WARNING:
             return
         if code is known.SHOWS_WARNING:
             self._warns(frame)
