@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 import string
 import sys
 import weakref
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _PLAIN_CONTAINERS = frozenset({list, dict, set})
 _STATES = frozenset({"geterr", "geterrcall", "getbufsize", "get_printoptions"})
 #: Parts of Python's library that read all attributes of what they are given.
 _WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
+_SIGNATURE = inspect.signature.__code__
 
 
 class Running:
@@ -71,6 +73,8 @@ class Running:
             return
         if code is known.SHOWS_WARNING:
             self._warns(frame)
+        elif code is known.MAKES_WARNING:
+            return
         elif pure.is_trusted(code) or _is_made_by_library(frame, code):
             self._library(frame, code)
         elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or _is_collecting(code, frame)):
@@ -93,13 +97,11 @@ class Running:
         is_outside = id(first) not in self.made or self._is_outside(first)
         if isinstance(first, Holder) and is_outside and known.said_of(module, code.co_name) != "tells":
             self.walk.whole(first)
-        if code in _quiet:
+        if code in _quiet or (code is _SIGNATURE and self._has_own_signature(first)):
             return
         words = (code.co_name, code.co_qualname.partition(".")[0])
         if top == "numpy" and code.co_name in _STATES and getattr(np, code.co_name, None) in known.AGAIN:
-            function = getattr(np, code.co_name)
-            self.walk.place(Call.given(Object(Held(function)), ()), function())
-            self.walk.drain()
+            self._tells_numpy(getattr(np, code.co_name))
         if top == "logging":
             self._logs(frame, back)
         elif top in _WILD:
@@ -112,6 +114,25 @@ class Running:
                 changes = "changes of a" in why
                 self.impure(why, back, once=changes, writes=changes)
         return None
+
+    def _has_own_signature(self, function: Any) -> bool:
+        """Is it a function outside whose parameters nothing but itself tells? Then these have to stay."""
+        source = self.walk.where(function)
+        if not isinstance(function, FunctionType) or function.__dict__ or source is None:
+            return False
+        self.walk.activate(source, function)
+        self.walk.add_names(["__annotations__"])
+        self.walk.guard(
+            Attribute(source, "__dict__"), "disjoint", frozenset({"__wrapped__", "__signature__"})
+        )
+        return True
+
+    def _tells_numpy(self, function: Callable[[], Any]) -> None:
+        """A function tells of NumPy's state; what is done with errors at the beginning has to stay."""
+        self.walk.sees_numpy = True
+        if function is not np.geterr:
+            self.walk.place(Call.given(Object(Held(function)), ()), function())
+            self.walk.drain()
 
     def _is_outside(self, thing: Any) -> bool:
         return self.walk.where(thing) is not None
@@ -148,6 +169,9 @@ class Running:
             self.walk.tells_addresses = True
         if function in (isinstance, issubclass):
             self.walk.asks_classes()
+        elif function is globals:
+            self.walk.place(Object(Held(frame.f_globals)), frame.f_globals)
+            self.walk.drain()
         elif function in (sys.exception, sys.exc_info) and sys.exception() is self._handled:
             if self._handled is not None:
                 self.impure("asks for an exception that is handled outside", frame)
