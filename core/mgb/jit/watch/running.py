@@ -94,8 +94,7 @@ class Running:
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
             return
-        is_outside = id(first) not in self.made or self._is_outside(first)
-        if isinstance(first, Holder) and is_outside and known.said_of(module, code.co_name) != "tells":
+        if isinstance(first, Holder) and self._is_read(first, known.said_of(module, code.co_name)):
             self.walk.whole(first)
         if code in _quiet or (code is _SIGNATURE and self._has_own_signature(first)):
             return
@@ -114,6 +113,12 @@ class Running:
                 changes = "changes of a" in why
                 self.impure(why, back, once=changes, writes=changes)
         return None
+
+    def _is_read(self, holder: Holder, said: str | None) -> bool:
+        """May a method, of which the library has `said` this, read all of a holder from outside?"""
+        if said == "changes" and self._is_outside(holder):
+            return False  # for which the body runs at each call
+        return said != "tells" and (id(holder) not in self.made or self._is_outside(holder))
 
     def _has_own_signature(self, function: Any) -> bool:
         """Is it a function outside whose parameters nothing but itself tells? Then these have to stay."""
