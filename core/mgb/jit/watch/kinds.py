@@ -228,9 +228,20 @@ def _local(walk: Places, source: Source, value: threading.local) -> None:
     _of_users_class(walk, source, value)
 
 
+def _given_to(caller: operator.methodcaller) -> tuple[Any, ...]:
+    """What it gives to the method that it calls, and maybe the name of that."""
+    return tuple(caller.__reduce__()[1])
+
+
 def _getter(walk: Places, source: Source, value: Any) -> None:
     walk.is_(source, value)
-    walk.add_names(pure.names_in(value))
+    _, given = value.__reduce__()
+    if isinstance(value, operator.methodcaller):
+        walk.goes_wild()
+        for number, part in enumerate(given):
+            walk.place(Item(Result(_given_to, Object(Held(value))), number), part)
+    else:
+        walk.add_names(pure.names_in(value))
 
 
 def _kept(walk: Places, source: Source, value: Any) -> None:
@@ -314,6 +325,8 @@ _RULES: tuple[tuple[Any, Callable[[Places, Source, Any], None]], ...] = (
     ((set, frozenset, bytearray), _set),
     (types.SimpleNamespace, _namespace),
     (types.MethodType, _attributes("__self__", "__func__")),
+    (types.MethodWrapperType, _attributes("__name__", "__self__")),
+    (super, _attributes("__self__", "__self_class__", "__thisclass__")),
     (functools.partial, _attributes("func", "args", "keywords")),
     ((staticmethod, classmethod), _itself("__func__")),
     (property, _itself("fget", "fset", "fdel")),

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import fractions
 import inspect
+import operator
 import os
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -74,6 +75,52 @@ def test_context_of_decimals_is_seen(context: decimal.Context) -> None:
     results = [traced(tensor(1.0)).item() for _ in range(4)]
     context.prec = 2
     assert traced(tensor(1.0)).item() == pytest.approx(0.33) != results[0]
+
+
+class Base:
+    """Its objects have a factor."""
+
+    factor = 1.0
+
+    def times(self, values: list[int] = [], by: float = 1.0) -> float:  # noqa: B006
+        return len(values) * by * self.factor
+
+
+class Derived(Base):
+    """It calls others."""
+
+    values: list[int] = [1]  # noqa: RUF012
+    __len__ = staticmethod(values.__len__)
+
+    def times(self, values: list[int] = [], by: float = 1.0) -> float:  # noqa: B006
+        raise NotImplementedError
+
+    def above(self) -> Any:
+        return super()
+
+
+@pytest.mark.parametrize("way", ["special", "wrapper", "method", "caller", "caller by name", "super"])
+def test_what_functions_in_c_hold_is_seen(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Derived, "values", Derived.values)
+    thing, values = Derived(), Derived.values
+    plain, above = Base(), thing.above()
+    ways: dict[str, Callable[[], float]] = {
+        "special": lambda: len(thing),
+        "wrapper": values.__len__,
+        "method": lambda count=values.count: count(1),
+        "caller": lambda call=operator.methodcaller("times", values): call(plain),
+        "caller by name": lambda call=operator.methodcaller("times", values, by=2.0): call(plain),
+        "super": lambda: above.times(values),
+    }
+    read = ways[way]
+    traced = trace(lambda x: x * float(read()))
+    before = float(read())
+    assert [traced(tensor(1.0)).item() for _ in range(4)] == [before] * 4
+    values.append(1)
+    try:
+        assert traced(tensor(1.0)).item() == float(read()) != before
+    finally:
+        values.pop()
 
 
 @pytest.mark.parametrize("change", ["default", "annotation", "signature", "wrapped"])
