@@ -6,7 +6,8 @@ followed: whatever they lead to is a place, and what stands there a guard. What 
 hold after the body was written by it. What is in C, and unknown, or hides its state, is an impurity, too.
 
 * `names`: what code can name;
-* `walk`, `bearer`, `kinds`, `classes`: the places that names lead to, and the guards of each kind of object;
+* `walk`, `bearer`, `unread`: the places that names lead to;
+* `kinds`, `classes`, `instances`: the guards of each kind of object;
 * `events`: which code starts, and which functions in C are called;
 * `known`, `pure`: what is known of these;
 * `epochs`: whether a class has been changed;

@@ -137,12 +137,12 @@ class Bearer:
             self._own(name, known.attributes_of(self._thing))
 
     def _own(self, name: str, own: dict[str, Any]) -> None:
-        raw = known.lookup(type(self._thing), name)[0]
+        raw, owner = known.lookup(type(self._thing), name)
         if name in own and hasattr(type(raw), "__set__") and not isinstance(raw, MemberDescriptorType):
             self._walk.place(Item(Attribute(self._source, "__dict__"), name), own[name])
         elif name in own:
             self.place(name, own[name])
-        elif isinstance(known.lookup(type(self._thing), name)[0], MemberDescriptorType):
+        elif isinstance(raw, MemberDescriptorType) and owner is not None and known.is_heap(owner):
             self._walk.guard(self._source, "lacks", name)
         elif hasattr(self._thing, "__dict__"):
             self._absent.add(name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import bdb
 import collections
 import contextvars
 import decimal
 import enum
 import functools
-import logging
 import operator
 import sys
 import threading
@@ -19,13 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import Holder
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
 from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
-from . import classes, known, pure
+from . import classes, instances, known, pure
 from .caches import Kept, results_in
-from .epochs import Unchanged
 from .protocols import Places
 
 _NAMED_FIELD: type = type(vars(collections.namedtuple("_Named", "field"))["field"])
@@ -56,21 +54,22 @@ def look(walk: Places, source: Source, value: Any) -> None:
     kind_of = type(value)
     of_numpy = kind_of.__module__.startswith("numpy") and kind_of.__name__ == "_ArrayFunctionDispatcher"
     if known.is_heap(kind_of):
-        _instance(walk, source, value)
+        instances.instance(walk, source, value)
     elif isinstance(value, np.void):
         walk.tell(f"can reach {source}, a row of an array")
     elif isinstance(value, decimal.Decimal):
-        walk.tell(f"can reach {source}, a Decimal, whose operations a context decides")
-    elif of_numpy or value is known.MISSING or type(value) is object or isinstance(value, _CONSTANT):
+        walk.is_(source, value)
+        instances.decimals(walk)
+    elif (
+        of_numpy
+        or value is known.MAKES_RANDOM
+        or value is known.MISSING
+        or type(value) is object
+        or isinstance(value, _CONSTANT)
+    ):
         walk.is_(source, value)
     else:
-        _opaque(walk, source, value)
-
-
-def _opaque(walk: Places, source: Source, value: Any) -> None:
-    kind = type(value)
-    why = "an iterator from outside" if hasattr(kind, "__next__") else "which hides what stands in it"
-    walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, {why}")
+        instances.opaque(walk, source, value)
 
 
 # Tensors and arrays
@@ -224,9 +223,20 @@ def _local(walk: Places, source: Source, value: threading.local) -> None:
     _of_users_class(walk, source, value)
 
 
+def _given_to(caller: operator.methodcaller) -> tuple[Any, ...]:
+    """What it gives to the method that it calls, and maybe the name of that."""
+    return tuple(caller.__reduce__()[1])
+
+
 def _getter(walk: Places, source: Source, value: Any) -> None:
     walk.is_(source, value)
-    walk.add_names(pure.names_in(value))
+    _, given = value.__reduce__()
+    if isinstance(value, operator.methodcaller):
+        walk.goes_wild()
+        for number, part in enumerate(given):
+            walk.place(Item(Result(_given_to, Object(Held(value))), number), part)
+    else:
+        walk.add_names(pure.names_in(value))
 
 
 def _kept(walk: Places, source: Source, value: Any) -> None:
@@ -275,7 +285,9 @@ def _builtin(walk: Places, source: Source, value: types.BuiltinFunctionType) -> 
 def _class(walk: Places, source: Source, value: type) -> None:
     walk.is_(source, value)
     here = Object(Held(value))
-    if known.reads_elsewhere(value):
+    if issubclass(value, bdb.Bdb):
+        walk.tell(f"can reach the class {value.__qualname__}, which starts a debugger")
+    elif known.reads_elsewhere(value):
         name = f"{value.__module__}.{value.__qualname__}"
         walk.tell(f"can reach the class {name}, which reads or writes elsewhere")
     if known.is_heap(value) and not pure.is_library(value.__module__):
@@ -284,8 +296,8 @@ def _class(walk: Places, source: Source, value: type) -> None:
     elif value in (operator.attrgetter, operator.methodcaller):
         walk.goes_wild()
     elif value is decimal.Decimal:
-        walk.tell("can reach Decimal, whose operations a context decides")
-    elif issubclass(value, known.SEEDED) or not _is_harmless(value):
+        instances.decimals(walk)
+    elif not _is_harmless(value):
         walk.tell(f"can reach the class {value.__module__}.{value.__qualname__}, which may do anything")
 
 
@@ -296,82 +308,20 @@ def _is_harmless(kind: type) -> bool:
     return known.top_of(kind) in ("mgb", "numpy", "builtins", "types", "collections", "typing", "abc")
 
 
-# objects
-
-
-def _enumerated(walk: Places, source: Source, value: enum.Enum) -> None:
-    walk.is_(source, value)
-    here = Object(Held(value))
-    walk.place(Object(Held(type(value))), type(value))
-    walk.place(Attribute(here, "_value_"), value._value_)
-    walk.bear(here, value)
-
-
-def _instance(walk: Places, source: Source, value: Any) -> None:
-    """An object of a class that is written in Python."""
-    kind = type(value)
-    top = known.top_of(kind)
-    if isinstance(value, Holder) and known.is_trusted_holder(value):
-        return _holder(walk, source, value)
-    if top == "mgb":
-        walk.is_(source, value)
-        return walk.bear(source, value)
-    if issubclass(kind, logging.Logger):
-        walk.is_(source, value)
-        return walk.bear(Object(Held(value)), value)
-    walk.guard(source, "type", Held(kind))
-    if isinstance(known.lookup(kind, "__getattribute__")[0], FunctionType):
-        walk.tell(f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python")
-        return None
-    if known.reads_elsewhere(kind):
-        return _opaque(walk, source, value)
-    base = next(base for base in kind.__mro__ if not known.is_heap(base))
-    if not issubclass(base, (BaseException, *known.UNCHANGING)) and base is not object:
-        return _opaque(walk, source, value)
-    if any(map(_has_trusted_methods, kind.__mro__)):
-        walk.loaded.update(known.attributes_of(value))  # by code that is not watched
-        for name, part in known.attributes_of(value).items():
-            walk.place(Attribute(source, name), part)
-    if issubclass(base, (int, float, str, bytes, complex)):
-        walk.guard(Result(classes.native_of, source), "same", classes.native_of(value))
-    walk.place(Object(Held(kind)), kind)
-    return walk.bear(source, value)
-
-
-def _has_trusted_methods(base: type) -> bool:
-    """Does code that is not watched read its objects?"""
-    if not known.is_heap(base) or not pure.is_library(base.__module__):
-        return False
-    return known.top_of(base) == "numpy" or known.is_pure_library(base)
-
-
-def _holder(walk: Places, source: Source, value: Any) -> None:
-    """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
-    kind = type(value)
-    if not is_in_argument(source):
-        walk.is_(source, value)
-        source = Object(Held(value))
-    walk.guard(source, "type", Held(kind))
-    walk.guard(Object(Held(kind)), "meets", Unchanged(kind, classes.every_method))
-    for _, part in value.__parts__():
-        walk.place(Object(Held(part)), part)
-    if known.top_of(kind) != "mgb":
-        walk.place(Object(Held(kind)), kind)
-    walk.bear(source, value)
-
-
 _RULES: tuple[tuple[Any, Callable[[Places, Source, Any], None]], ...] = (
     (Tensor, _tensor),
     (np.ndarray, _array),
     (type, _class),
     (FunctionType, _function),
     (ModuleType, _module),
-    (enum.Enum, _enumerated),
+    (enum.Enum, instances.enumerated),
     ((dict, types.MappingProxyType), _mapping),
     ((list, tuple, collections.deque), _sequence),
     ((set, frozenset, bytearray), _set),
     (types.SimpleNamespace, _namespace),
     (types.MethodType, _attributes("__self__", "__func__")),
+    (types.MethodWrapperType, _attributes("__name__", "__self__")),
+    (super, _attributes("__self__", "__self_class__", "__thisclass__")),
     (functools.partial, _attributes("func", "args", "keywords")),
     ((staticmethod, classmethod), _itself("__func__")),
     (property, _itself("fget", "fset", "fdel")),

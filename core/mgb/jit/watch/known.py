@@ -61,6 +61,10 @@ _TRUSTED = (
 SHOWS_WARNING: CodeType = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
 
 
+#: What it makes of that first.
+MAKES_WARNING: CodeType = warnings.WarningMessage.__init__.__code__
+
+
 @functools.cache
 def _is_in_trusted_file(file: str) -> bool:
     if file.startswith(PACKAGE):
@@ -263,6 +267,9 @@ PURE_WHEN_CALLED = PURE_TYPES | {
 }  # fmt: skip
 #: Classes of random numbers, which are a function of the seed that they are made with.
 SEEDED = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+
+#: The function in C that makes them.
+MAKES_RANDOM: Any = np.random.default_rng
 
 _PURE_NAMES = (
     "len abs min max sum any all sorted divmod pow round isinstance issubclass callable repr ascii chr ord "

@@ -162,9 +162,9 @@ class Observer:
             self.impurities.append(impurity)
 
     def _cannot(self, reason: str) -> None:
-        """Told by the walk, which has begun with what runs now."""
-        line = line_of(sys._getframe(1))
-        self.impure(reason, line=self.line if line[0] == "?" else line)
+        """Told by the walk, which has begun with what runs now, or else looks at all of the body."""
+        runs = _watching.observer is self
+        self.impure(reason, line=line_of(sys._getframe(1)) if runs else self.line)
 
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""

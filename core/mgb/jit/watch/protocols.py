@@ -25,6 +25,7 @@ class Places(Protocol):
     may_follow: bool
     handles_errors: bool
     tells_addresses: bool
+    sees_numpy: bool
     also: set[int]
     given: set[int]
     fixed: set[int]
@@ -56,6 +57,9 @@ class Places(Protocol):
 
     def function(self, source: Source, function: FunctionType) -> None:
         """`function` can be called."""
+
+    def activate(self, source: Source, function: FunctionType) -> None:
+        """`function`, which `source` gives, is called, or asked what it is."""
 
     def drain(self) -> None:
         """Go on until nothing is left."""

@@ -38,7 +38,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 _TAME = (
     "cached_property.", "partialmethod.", "singledispatchmethod.",
     "_GeneratorContextManager", "contextmanager", "total_ordering", "recursive_repr",
-    "_recursive_repr", "_is_type",
+    "_recursive_repr", "_is_type", "Signature.", "Parameter.",
 )  # fmt: skip
 
 
@@ -153,7 +153,8 @@ def _trouble_of_method(owner: Any, name: str, is_outside: Callable[[Any], bool])
         is_known = owner in known.PURE_TYPES or owner in known.PURE_WHEN_CALLED or known.is_heap(owner)
         return None if is_known or name in _OF_CLASSES else f"calls {owner.__name__}.{name}"
     if known.top_of(kind) == "numpy":
-        return None if "random" not in kind.__module__ else f"calls {kind.__name__}.{name}"
+        is_harmless = "random" not in kind.__module__ or not is_outside(owner)
+        return None if is_harmless else f"calls {kind.__name__}.{name}"
     if known.is_heap(kind) and hasattr(object, name):
         return None
     return f"calls {kind.__name__}.{name} of an object from outside" if is_outside(owner) else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 import string
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,13 @@ from . import known, pure
 from .impurity import line_of
 from .protocols import Watcher
 
-#: What CPython makes before it shows a warning.
-_MAKES_WARNING: CodeType = warnings.WarningMessage.__init__.__code__
 #: What the body makes of these is its own.
 _PLAIN_CONTAINERS = frozenset({list, dict, set})
 #: Functions of NumPy's that tell of its state.
 _STATES = frozenset({"geterr", "geterrcall", "getbufsize", "get_printoptions"})
 #: Parts of Python's library that read all attributes of what they are given.
 _WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
+_SIGNATURE = inspect.signature.__code__
 
 
 class Running:
@@ -74,10 +73,10 @@ class Running:
             self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
         if self.walk.has_run(code, frame.f_globals):
             return
-        if code is _MAKES_WARNING:
-            return
         if code is known.SHOWS_WARNING:
             self._warns(frame)
+        elif code is known.MAKES_WARNING:
+            return
         elif pure.is_trusted(code) or _is_made_by_library(frame, code):
             self._library(frame, code)
         elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or _is_collecting(code, frame)):
@@ -97,16 +96,13 @@ class Running:
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
             return
-        is_outside = id(first) not in self.made or self._is_outside(first)
-        if isinstance(first, Holder) and is_outside and known.said_of(module, code.co_name) != "tells":
+        if isinstance(first, Holder) and self._is_read(first, known.said_of(module, code.co_name)):
             self.walk.whole(first)
-        if code in _quiet:
+        if code in _quiet or (code is _SIGNATURE and self._has_own_signature(first)):
             return
         words = (code.co_name, code.co_qualname.partition(".")[0])
         if top == "numpy" and code.co_name in _STATES and getattr(np, code.co_name, None) in known.AGAIN:
-            function = getattr(np, code.co_name)
-            self.walk.place(Call.given(Object(Held(function)), ()), function())
-            self.walk.drain()
+            self._tells_numpy(getattr(np, code.co_name))
         if top == "logging":
             self._logs(frame, back)
         elif top in _WILD:
@@ -119,6 +115,31 @@ class Running:
                 changes = "changes of a" in why
                 self.impure(why, back, once=changes, writes=changes)
         return None
+
+    def _is_read(self, holder: Holder, said: str | None) -> bool:
+        """May a method, of which the library has `said` this, read all of a holder from outside?"""
+        if said == "changes" and self._is_outside(holder):
+            return False  # for which the body runs at each call
+        return said != "tells" and (id(holder) not in self.made or self._is_outside(holder))
+
+    def _has_own_signature(self, function: Any) -> bool:
+        """Is it a function outside whose parameters nothing but itself tells? Then these have to stay."""
+        source = self.walk.where(function)
+        if not isinstance(function, FunctionType) or function.__dict__ or source is None:
+            return False
+        self.walk.activate(source, function)
+        self.walk.add_names(["__annotations__"])
+        self.walk.guard(
+            Attribute(source, "__dict__"), "disjoint", frozenset({"__wrapped__", "__signature__"})
+        )
+        return True
+
+    def _tells_numpy(self, function: Callable[[], Any]) -> None:
+        """A function tells of NumPy's state; what is done with errors at the beginning has to stay."""
+        self.walk.sees_numpy = True
+        if function is not np.geterr:
+            self.walk.place(Call.given(Object(Held(function)), ()), function())
+            self.walk.drain()
 
     def _is_outside(self, thing: Any) -> bool:
         return self.walk.where(thing) is not None
@@ -155,6 +176,9 @@ class Running:
             self.walk.tells_addresses = True
         if function in (isinstance, issubclass):
             self.walk.asks_classes()
+        elif function is globals:
+            self.walk.place(Object(Held(frame.f_globals)), frame.f_globals)
+            self.walk.drain()
         elif function in (sys.exception, sys.exc_info) and sys.exception() is self._handled:
             if self._handled is not None:
                 self.impure("asks for an exception that is handled outside", frame)

@@ -254,7 +254,7 @@ class Walk:
         self._functions.setdefault(code, []).append((source, function))
         is_closure = function.__closure__ and pure.is_trusted(code) and not pure.is_of_library(function)
         if (code, id(function.__globals__)) in self._ran or is_closure:
-            self._activate(source, function)
+            self.activate(source, function)
 
     def starts(self, code: CodeType, space: dict[str, Any]) -> bool:
         """`code` starts, whose globals are `space`; False: nothing has led to a function that has it."""
@@ -264,7 +264,7 @@ class Walk:
         names = names_of(code)
         self._inner.update(codes_in(code))
         for source, function in self._functions.get(code, ()):
-            self._activate(source, function)
+            self.activate(source, function)
         self._note_writes(code, names)
         self._variables(names, space)
         self._imports(names, space)
@@ -293,7 +293,7 @@ class Walk:
         if names.elements is not None:
             self.stored.setdefault("", (code.co_filename, names.elements))
 
-    def _activate(self, source: Source, function: FunctionType) -> None:
+    def activate(self, source: Source, function: FunctionType) -> None:
         """It runs: what stands in its closure and its defaults has to stay."""
         if id(function) in self._active:
             return
@@ -357,7 +357,7 @@ class Walk:
         """What was absent has to stay away, and calls that did not fit a function must not come to do so."""
         for source, function in [each for found in self._functions.values() for each in found]:
             if self.handles_errors and not pure.is_librarys(function.__code__):
-                self._activate(source, function)
+                self.activate(source, function)
         for source in self._nans if self._compares else ():
             self.tell(f"can reach {source}, which is NaN, known by its identity")
         if self.tells_addresses:

@@ -235,7 +235,7 @@ def test_a_handler_runs_between_any_two_lines_of_a_deferred_op(what: str, option
 
     traced = jit.trace(body, **options)
     a, b = tensor(np.ones(4, np.float32)), tensor(np.full((2, 3), 5, np.float32))
-    for _ in range(4):
+    for _ in range(9):  # after which a body that writes is not recorded again
         traced(a, b)
     place, reached = 1, True
     with handler(work):

@@ -1,0 +1,102 @@
+"""Objects of classes that are written in Python, and those in C that hide what they hold."""
+
+from __future__ import annotations
+
+import decimal
+import enum
+import logging
+from types import FunctionType
+from typing import Any
+
+from ...holding import Holder
+from ..source import Attribute, Call, Held, Object, Result, Source, is_in_argument
+from . import classes, known, pure
+from .epochs import Unchanged
+from .protocols import Places
+
+#: Of these what an object is follows from its text, whatever class it has.
+_NATIVE = (int, float, str, bytes, complex)
+
+
+def opaque(walk: Places, source: Source, value: Any) -> None:
+    """What it holds no guard can tell."""
+    kind = type(value)
+    why = "an iterator from outside" if hasattr(kind, "__next__") else "which hides what stands in it"
+    walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, {why}")
+
+
+def context_of_decimals() -> tuple[Any, ...]:
+    """What decides the operations of Decimals, and which of them have been inexact or worse."""
+    context = decimal.getcontext()
+    numbers = context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp
+    return (*numbers, *context.flags.values(), *context.traps.values())
+
+
+def decimals(walk: Places) -> None:
+    """Decimals may be computed with."""
+    walk.guard(Call(Object(Held(context_of_decimals))), "same", context_of_decimals())
+
+
+def enumerated(walk: Places, source: Source, value: enum.Enum) -> None:
+    walk.is_(source, value)
+    here = Object(Held(value))
+    walk.place(Object(Held(type(value))), type(value))
+    walk.place(Attribute(here, "_value_"), value._value_)
+    walk.bear(here, value)
+
+
+def instance(walk: Places, source: Source, value: Any) -> None:
+    """An object of a class that is written in Python."""
+    kind = type(value)
+    top = known.top_of(kind)
+    if isinstance(value, Holder) and known.is_trusted_holder(value):
+        return holder(walk, source, value)
+    if top == "mgb":
+        walk.is_(source, value)
+        return walk.bear(source, value)
+    if issubclass(kind, logging.Logger):
+        walk.is_(source, value)
+        return walk.bear(Object(Held(value)), value)
+    walk.guard(source, "type", Held(kind))
+    if isinstance(known.lookup(kind, "__getattribute__")[0], FunctionType):
+        walk.tell(f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python")
+        return None
+    if known.reads_elsewhere(kind):
+        return opaque(walk, source, value)
+    base = next(base for base in kind.__mro__ if not known.is_heap(base))
+    if not issubclass(base, known.UNCHANGING) and base is not object:
+        return opaque(walk, source, value)
+    if not issubclass(base, _NATIVE) and base is not object:
+        walk.is_(source, value)
+        if base is decimal.Decimal:
+            decimals(walk)
+    if any(map(_has_trusted_methods, kind.__mro__)):
+        walk.loaded.update(known.attributes_of(value))  # by code that is not watched
+        for name, part in known.attributes_of(value).items():
+            walk.place(Attribute(source, name), part)
+    if issubclass(base, _NATIVE):
+        walk.guard(Result(classes.native_of, source), "same", classes.native_of(value))
+    walk.place(Object(Held(kind)), kind)
+    return walk.bear(source, value)
+
+
+def _has_trusted_methods(base: type) -> bool:
+    """Does code that is not watched read its objects?"""
+    if not known.is_heap(base) or not pure.is_library(base.__module__):
+        return False
+    return known.top_of(base) == "numpy" or known.is_pure_library(base)
+
+
+def holder(walk: Places, source: Source, value: Any) -> None:
+    """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
+    kind = type(value)
+    if not is_in_argument(source):
+        walk.is_(source, value)
+        source = Object(Held(value))
+    walk.guard(source, "type", Held(kind))
+    walk.guard(Object(Held(kind)), "meets", Unchanged(kind, classes.every_method))
+    for _, part in value.__parts__():
+        walk.place(Object(Held(part)), part)
+    if known.top_of(kind) != "mgb":
+        walk.place(Object(Held(kind)), kind)
+    walk.bear(source, value)
