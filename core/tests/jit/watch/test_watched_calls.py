@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import cProfile
 import gc
 import json
@@ -207,10 +208,8 @@ def test_interrupt_at_any_line_of_watching_leaves_nothing() -> None:
     code, place, ends = module.f.__code__, 0, False
     while not ends:
         place += 1 if place < 20 else 7
-        try:
+        with contextlib.suppress(Stop):
             ends = not at_line(place, Stop, watched, is_of_watching)
-        except Stop:
-            pass
         assert module.f.__code__ is code and sys.getprofile() is None, place
     assert place > 100
     assert Observer([]).run(module.f) == 6
