@@ -109,7 +109,7 @@ def test_values_and_gradients_match_jax_at_new_shapes(name: str) -> None:
     for lengths in (*LENGTHS, ONES):
         value, grads = step(*tensors(lengths))
         close([value, *grads], judge(*arrays(lengths)))
-        assert step.stats()["records"] <= 1 + (lengths == ONES)
+        assert step.stats()["records"] <= 2 + (lengths == ONES)
 
 
 @pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True, "opt_level": 1}])
@@ -118,7 +118,7 @@ def test_while_loop_matches_jax_at_new_shapes(options: dict[str, Any]) -> None:
     step = trace(**options)(ours)
     for lengths in (*LENGTHS[1:], ONES):
         close([step(*tensors(lengths))], theirs(*arrays(lengths)))
-        assert step.stats()["records"] <= 1 + (lengths == ONES)
+        assert step.stats()["records"] <= 2 + (lengths == ONES)
 
 
 def test_vmap_of_scan_does_not_retrace_at_new_shapes() -> None:
@@ -129,7 +129,7 @@ def test_vmap_of_scan_does_not_retrace_at_new_shapes() -> None:
         hs = np.stack([h, h + 1, h * 2])[: lengths[1]]
         given = [mgb.tensor(a, dtype="float64") for a in (w, hs, xs)]
         close([step(*given)], jax.vmap(lambda h, w=w, xs=xs: theirs(w, h, xs))(hs))
-    assert step.stats()["records"] == 1
+    assert step.stats()["records"] == 2
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -159,7 +159,7 @@ def test_recurrent_layers_match_torch_at_new_shapes(kind: str) -> None:
         np.testing.assert_allclose(ours.numpy(), loss.detach(), rtol=1e-9)
         for grad, wanted in zip(grads, theirs.parameters(), strict=True):
             np.testing.assert_allclose(grad.numpy(), wanted.grad, rtol=1e-7, atol=1e-9)
-    assert step.stats()["records"] == 1
+    assert step.stats()["records"] == 2
 
 
 def test_length_absent_from_loop_operands_is_symbolic() -> None:
@@ -167,14 +167,14 @@ def test_length_absent_from_loop_operands_is_symbolic() -> None:
     for shape in [(2, 3), (2, 3), (40, 4), (1, 7), (100, 2)]:
         wanted = 1 + shape[1] * sum(range(shape[0]))
         assert step(mgb.tensor(np.zeros(shape))).item() == wanted
-    assert step.stats()["records"] == 1
+    assert step.stats()["records"] == 2
 
 
 def test_blocked_steps_handle_the_remainder() -> None:
     step = trace(lambda x: mjit.fori_loop(0, x.shape[0], lambda i, v: v + v * 0.01, x[0]))
     for count in (100, 100, 101, 133, 64, 99):
         np.testing.assert_allclose(step(mgb.tensor(np.ones((count, 3)))).numpy(), 1.01**count, rtol=1e-5)
-    assert step.stats()["records"] == 1
+    assert step.stats()["records"] == 2
 
 
 def test_values_saved_for_the_gradient_have_a_stable_order() -> None:

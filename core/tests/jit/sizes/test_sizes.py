@@ -228,7 +228,8 @@ def test_hundreds_of_batch_sizes_do_not_retrace(options: dict[str, Any]) -> None
     for batch in batches(range(40, 140)):
         traced(*batch)
     stats = traced.stats()
-    assert stats["records"] <= 2 and not stats["reasons"]
+    (reason,) = stats["reasons"]
+    assert stats["records"] == 2 and "has shape (41, 6), recorded were (40, 6)" in reason
     assert len(traced.variants()) <= 256
 
 
@@ -237,10 +238,10 @@ def test_hundreds_of_batch_sizes_do_not_retrace(options: dict[str, Any]) -> None
 def test_new_batch_size_compiles_nothing(options: dict[str, Any], backend: str | None) -> None:
     _, step = network()
     traced = trace(step, backend=backend, **options)
-    for batch in batches([16, 16, 16]):
+    for batch in batches([16, 16, 17, 17]):
         traced(*batch)
     before, seconds = kernels.stats(), traced.stats()["compile_seconds"]
-    for batch in batches([17, 19, 24, 31]):
+    for batch in batches([18, 19, 24, 31]):
         traced(*batch)
     assert kernels.stats() == before and traced.stats()["compile_seconds"] == seconds
 
@@ -257,7 +258,7 @@ def test_transforms_do_not_retrace_at_new_lengths(transform: Any) -> None:
     for length in (3, 4, 9, 20):
         x, y = np.random.default_rng(length).standard_normal((2, length, 3)).astype(np.float32)
         np.testing.assert_allclose(traced(Tensor(x), Tensor(y)).numpy(), np.exp(x) * y, rtol=1e-5)
-    assert traced.stats()["body_runs"] == 1
+    assert traced.stats()["body_runs"] == 2
 
 
 def test_traced_gradient_of_floor_is_zero_at_new_lengths() -> None:
@@ -278,7 +279,7 @@ def test_retrace_reason_names_the_line_comparing_lengths() -> None:
         for length in (3, 4, 9):
             traced(Tensor(np.ones(length, np.float32)))
         line = inspect.getsourcelines(decides)[1] + 1
-        (reason,) = traced.stats()["reasons"]
+        _, reason = traced.stats()["reasons"]
         assert "has shape (9,), recorded were (4,), (3,)" in reason
         assert reason.endswith(f"; lengths decide at {__file__}:{line}")
 
@@ -292,7 +293,7 @@ def test_negative_step_slices_do_not_retrace_at_new_lengths() -> None:
         array = np.random.default_rng(length).standard_normal((length, 6)).astype(np.float32)
         for got, want in zip(traced(Tensor(array)), parts(array), strict=True):
             np.testing.assert_array_equal(got.numpy(), want)
-    assert traced.stats()["body_runs"] == 1
+    assert traced.stats()["body_runs"] == 2
 
 
 def test_body_is_skipped_for_new_lengths() -> None:
@@ -302,7 +303,7 @@ def test_body_is_skipped_for_new_lengths() -> None:
 
     for n in (8, 10, 13, 64):
         np.testing.assert_array_equal(double(mgb.tensor(array(n, 3))).numpy(), array(n, 3)[: n // 2] * 2)
-    assert double.stats()["body_runs"] == 1
+    assert double.stats()["body_runs"] == 2
 
 
 def test_length_used_as_an_operand_is_symbolic() -> None:
@@ -313,7 +314,7 @@ def test_length_used_as_an_operand_is_symbolic() -> None:
     for n in (8, 10, 13, 64):
         wanted = array(n, 3).sum(dtype=np.float64) / n * (3 * n - 3)
         np.testing.assert_allclose(mean(mgb.tensor(array(n, 3))).numpy(), wanted, rtol=1e-5)
-    assert mean.stats()["records"] == 1
+    assert mean.stats()["records"] == 2
 
 
 def test_body_reading_values_does_not_retrace_at_new_lengths() -> None:
@@ -336,7 +337,7 @@ def test_programs_show_their_own_lengths() -> None:
     def shifted(x: Tensor) -> Tensor:
         return F.softmax(x + F.arange(x.shape[1]), axis=1)
 
-    for n in (8, 10, 8):  # the call that is recorded runs op by op
+    for n in (8, 10, 8, 10):  # calls that are recorded run op by op
         shifted(mgb.tensor(array(n, n + 1)))
     small, large = shifted.programs()
     assert [s.shape for s in small.inputs + small.outputs] == [(8, 9)] * 2
@@ -358,7 +359,7 @@ def test_new_rank_or_dtype_retraces() -> None:
         np.testing.assert_allclose(
             summed(mgb.tensor(value, dtype=value.dtype)).numpy(), value.sum(axis=0), 1e-5
         )
-    assert summed.stats()["records"] == 4
+    assert summed.stats()["records"] == 5
 
 
 def test_argument_passed_twice_has_one_shape() -> None:

@@ -21,10 +21,10 @@ METHOD = '''
 '''
 
 
-def library(folder: Path, name: str, methods: int, comment: str = "") -> Any:
+def library(folder: Path, name: str, methods: int) -> Any:
     """A module of a class with so many methods."""
     head = "class Large:\n    def __init__(self):\n        self.scale = 2.0\n"
-    text = comment + head + "".join(METHOD.format(n=n) for n in range(methods))
+    text = head + "".join(METHOD.format(n=n) for n in range(methods))
     (folder / f"{name}.py").write_text(text)
     importlib.invalidate_caches()
     return importlib.import_module(name)
@@ -60,7 +60,7 @@ def test_body_with_a_large_object_is_never_stale(folder: Path, methods: int) -> 
     for scale in (2.0, 2.0, 2.0, 5.0, 2.0):
         one.scale = scale
         assert traced(tensor(1.0)).item() == one.method_3(1.0)
-    assert (traced.stats()["body_runs"] <= 3) == (methods == 40)
+    assert traced.stats()["body_runs"] <= 3
 
 
 def test_work_of_the_first_call_is_bounded(folder: Path) -> None:
@@ -72,13 +72,3 @@ def test_work_of_the_first_call_is_bounded(folder: Path) -> None:
     work(3)
     few, many = work(1000), work(2000)
     assert many < 1.5 * few
-
-
-def test_files_of_many_characters_are_not_read(folder: Path) -> None:
-    one = library(folder, "long", 3, "# a comment\n" * 30000).Large()
-    traced = trace(lambda x: one.method_2(x))
-    for scale in (2.0, 2.0, 5.0):
-        one.scale = scale
-        assert traced(tensor(1.0)).item() == one.method_2(1.0)
-    (reason, *_) = traced.stats()["reasons"]
-    assert "its file has" in reason

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from environment_cases import Case, cases, is_pure, is_seen, is_told, module_of
 from mgb.jit.watch import Observer
+from watch_cases import Case, cases, is_pure, is_seen, is_told, module_of
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,6 @@ def f():
         e.seen = True
         return e.x
 ### NumPy here
-import numpy as np
 def f():
     a = np.zeros(4)
     a[1] = 2; a += 1; a.sort(); np.add(a, 1, out=a)
@@ -78,7 +77,6 @@ def f():
     ys.append(1); zs.append(2); e["b"] = 1; g["c"] = 1; h.append(3)
     return ys, zs, e, g, h
 ### dataclass
-from dataclasses import dataclass, field
 @dataclass
 class P:
     x: int
@@ -89,14 +87,12 @@ def f():
     p.x += 1
     return p.x, p.xs, P(1) == P(1)
 ### namedtuple
-from collections import namedtuple
 P = namedtuple("P", "x y")
 def f():
     p = P(1, y=2)
     a, b = p
     return p.x + a + b, p._replace(x=5).x
 ### defaultdict and Counter
-from collections import defaultdict, Counter, deque, OrderedDict
 def f():
     d = defaultdict(list)
     d["a"].append(1)
@@ -106,7 +102,6 @@ def f():
     o = OrderedDict(); o["a"] = 1; o.move_to_end("a")
     return dict(d), c["a"], list(q), list(o)
 ### functools and itertools
-import functools, itertools, operator
 def f():
     add = functools.partial(operator.add, 1)
     total = functools.reduce(lambda a, b: a + b, map(add, itertools.chain([1], [2])))
@@ -117,7 +112,6 @@ def f():
     parts.append("c")
     return "-".join(parts).upper(), "{:>5}".format("x"), f"{3.14159:.2f}", "%d" % 3
 ### finally and with
-from contextlib import contextmanager, suppress
 @contextmanager
 def doing(log):
     log.append("in")
@@ -151,7 +145,6 @@ def f():
 def g(n): return 1 if n < 2 else n * g(n - 1)
 def f(): return g(5)
 ### math
-import math
 def f(): return math.sqrt(2.0) + math.pi + math.prod([1, 2])
 ### match
 def g(x):
@@ -167,7 +160,6 @@ def f():
     rows[1][1] = 9
     return {i: sum(r) for i, r in enumerate(rows)}, sorted(rows, key=lambda r: -r[1])
 ### enum lookup
-from enum import Enum, IntEnum
 class E(Enum):
     A = 1
     B = 2
@@ -179,38 +171,30 @@ class A(metaclass=M):
     def m(self): return 1
 def f(): return A().m(), type(A()).__name__
 ### re and copy and string methods
-import re, copy
 def f():
     xs = copy.deepcopy([[1], [2]])
     xs[0].append(3)
     return xs, re.sub("a+", "b", "caat")
 ### message that nobody wants
-import logging
 log = logging.getLogger("watched_quiet")
 def f(): log.debug("x %s", 1)
 ### kept by plain arguments
-from functools import cache, lru_cache
 @cache
 def g(n): return n * 2
 @lru_cache
 def h(*, n): return n
 def f(): return g(3), g(3)
 ### kept by classes and modules of libraries
-from functools import lru_cache
-import numpy as np
 @lru_cache
 def g(kind, module): return issubclass(kind, np.number), module.__name__
 def f(): return g(np.float32, np)
 ### json
-import json
 def f(): return json.loads(json.dumps({"a": [1, None, "t"]}, indent=1))["a"]
 ### classes made here
-from collections import ChainMap, Counter, namedtuple
 def f():
     P = namedtuple("P", "u v")
     return P(1, 2).v, Counter("aab").most_common(1), ChainMap({"a": 1}, {"b": 2})["b"]
 ### contexts
-from contextlib import ExitStack, nullcontext, suppress
 def f():
     with ExitStack() as stack, suppress(KeyError):
         stack.enter_context(nullcontext())
@@ -226,13 +210,11 @@ def f():
     others.append(first)
     return others
 ### members
-from enum import Enum
 class E(Enum):
     A = 1
     B = 2
 def f(): return [1 if e else 2 for e in E], E.A.value, E.B == E.A, E.A in {E.A}
 ### getters
-from operator import attrgetter, itemgetter, methodcaller
 class A:
     x = 1
     def m(self): return 2
@@ -240,15 +222,11 @@ def f():
     first = itemgetter(0)
     return attrgetter("x")(A()), first([1]), methodcaller("m")(A()), sorted([[2], [1]], key=first)
 ### dataclass as a text
-from dataclasses import asdict, dataclass, replace
 @dataclass
 class C:
     n: int = 1
 def f(): return f"{C()}", repr(replace(C(), n=2)), asdict(C(3))
 ### heaps, dates, streams and classes made here
-import heapq, io, operator, os
-from dataclasses import dataclass
-from datetime import timedelta
 def f():
     heap, text, table = [3, 1], io.StringIO(), {}
     heapq.heapify(heap)
@@ -259,7 +237,6 @@ def f():
     class C: n: int = 2
     return heapq.heappop(heap), text.getvalue(), table, C().n, timedelta(days=2), os.path.join("a", "b")
 ### exception that mgb raises
-import mgb
 x = mgb.tensor([1.0, 2.0])
 def f():
     try: x.reshape(3)
@@ -274,14 +251,12 @@ def test_local_effects_are_pure(case: Case) -> None:
     "case",
     cases("""
 ### the same value written
-class A: pass
 a = A(); a.steps, a.parts = 5, [1]
 k = 5
 def f():
     a.steps = k
     a.parts = a.parts
     return a.steps
-#->
 ### the same global and element
 k, d, xs = 3, {"a": None}, [1.0]
 def f():
@@ -300,7 +275,6 @@ def test_rewriting_the_same_value_is_pure(case: Case) -> None:
     "case",
     cases("""
 ### written and put back
-class A: pass
 a = A(); a.x, a.y = 2, 1
 def f():
     old = a.x
@@ -335,7 +309,6 @@ def test_restored_writes_are_guarded(case: Case) -> None:
     "case",
     cases("""
 ### attribute written and left
-class A: pass
 a = A(); a.x = 1
 def f(): a.x = 2
 #-> attribute x
@@ -351,7 +324,6 @@ a = A()
 def f(): a.x = 1
 #-> attribute x
 ### another object of the same contents
-class A: pass
 a = A(); a.x = [1]
 def f(): a.x = [1]
 #-> attribute x

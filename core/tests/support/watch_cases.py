@@ -26,6 +26,35 @@ import pytest
 from mgb.jit.watch import Observer
 
 _numbers = itertools.count()
+#: What the modules of all cases begin with.
+PRELUDE = compile(
+    """
+import abc, array, builtins, collections, contextlib, contextvars, copy, ctypes, dataclasses, datetime, enum
+import functools, heapq, io, itertools, json, logging, math, operator, os, random, re, struct, sys, threading
+import time, types, warnings, weakref
+from abc import ABC
+from bisect import insort
+from collections import ChainMap, Counter, OrderedDict, UserList, defaultdict, deque, namedtuple
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum
+from fractions import Fraction
+from functools import cache, cached_property, lru_cache, partial, partialmethod, reduce
+from operator import attrgetter, itemgetter, methodcaller
+from pathlib import PurePath
+from string import Template
+from types import SimpleNamespace
+import numpy as np
+import mgb, mgb.functional as F, mgb.module as M, mgb.optimizer as O
+from mgb import Parameter, Tensor, tensor
+class A: pass
+""",
+    "<watched>",
+    "exec",
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +73,7 @@ def module_of(text: str, name: str = "") -> ModuleType:
     made.__file__ = file
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     sys.modules[made.__name__] = made
+    exec(PRELUDE, vars(made))
     exec(compile(text, file, "exec", dont_inherit=True), vars(made))
     return made
 

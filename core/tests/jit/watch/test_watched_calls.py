@@ -1,0 +1,543 @@
+"""Watching a call changes nothing about it, leaves nothing behind, and sees what mgb calls of a user's."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import cProfile
+import gc
+import json
+import signal
+import statistics
+import string
+import sys
+import textwrap
+import threading
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mgb
+import mgb.functional as F
+import mgb.module as M
+import numpy as np
+import pytest
+from interrupting import at_line
+from mgb import Parameter, tensor
+from mgb.autodiff import Function, GradManager
+from mgb.jit import trace
+from mgb.jit.guard import Lines
+from mgb.jit.watch import Observer
+from mgb.optimizer import SGD
+from watch_cases import everything_is_undone, module_of
+
+__all__ = ["everything_is_undone"]
+
+SEMANTICS = module_of(
+    """
+    def order():
+        log = []
+        def note(x, v=None):
+            log.append(x)
+            return x if v is None else v
+        d = {note("k"): note("v"), **{note("m"): note("n")}}
+        xs = [0]
+        xs[note(0)] += note(10)
+        f = (lambda *a, **k: (a, k))(note(1), *[note(2)], x=note(3), **{"y": note(4)})
+        return log, d, xs, f, f"{note(1)!r:>{note(5)}}", note(1) < note(2) < note(0) < note(9)
+
+    def generators():
+        def g(n):
+            got = yield n
+            while got is not None:
+                got = yield got * 2
+            return "end"
+        def outer():
+            result = yield from g(1)
+            yield result
+        it = outer()
+        return [next(it), it.send(5), it.send(6), it.send(None)], sum(x for x in range(4)), [*g(3)]
+
+    async def waits(): return 3
+    def coroutine():
+        try: waits().send(None)
+        except StopIteration as e: return e.value
+
+    def names():
+        a = 1
+        b, *c = [1, 2, 3]
+        del a
+        try: a
+        except UnboundLocalError as error: g = type(error).__name__
+        return sorted(locals())
+
+    def caller(): return sys._getframe(1).f_code.co_name, sorted(sys._getframe(1).f_locals)
+    def frames():
+        x = 1
+        return caller()
+
+    def deep(): return {}["missing"]
+    def raises():
+        try: deep()
+        except KeyError as e: raise ValueError("x") from e
+    """,
+    "watched_semantics",
+)
+CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    *((getattr(SEMANTICS, name), ()) for name in "order generators coroutine names frames".split()),
+    (textwrap.fill, ("the quick brown fox " * 9, 30)),
+    (json.dumps, ({"a": [1, 2.5, None, {"b": "c"}]},)),
+    (statistics.stdev, ([1.5, 2.5, 4.0, 9.25],)),
+    (string.Template("$a is $b").substitute, ({"a": 1, "b": 2},)),
+    (ast.unparse, (ast.parse("def f(x, *y): return [x for z in y if z] + {**{}}['a'][1:2]"),)),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), CALLS, ids=lambda v: getattr(v, "__name__", None))
+def test_observed_results_match_plain_python(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    observer = Observer(args)
+    assert repr(observer.run(function, *args)) == repr(function(*args))
+    assert not any("could not be watched" in i.reason for i in observer.impurities), observer.impurities
+
+
+def test_tracebacks_show_the_lines_of_the_user() -> None:
+    def shown(call: Callable[[], Any]) -> list[str]:
+        with pytest.raises(ValueError) as caught:
+            call()
+        lines = "".join(traceback.format_exception(caught.value)).splitlines()
+        return [line for line in lines if line.lstrip().startswith('File "<watched')]
+
+    assert shown(lambda: Observer([]).run(SEMANTICS.raises)) == shown(SEMANTICS.raises)
+
+
+def test_debugger_and_profiler_stay_installed() -> None:
+    def look(*_: Any) -> None:
+        return None
+
+    sys.settrace(look)
+    sys.setprofile(look)
+    try:
+        Observer([]).run(SEMANTICS.order)
+        assert sys.gettrace() is look
+        assert sys.getprofile() is look
+    finally:
+        sys.settrace(None)
+        sys.setprofile(None)
+
+
+def test_profile_contains_the_user_functions() -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    Observer([]).run(SEMANTICS.order)
+    profile.disable()
+    names = {getattr(entry.code, "co_name", "") for entry in profile.getstats()}
+    assert {"order", "note"} <= names
+
+
+def test_warnings_respect_stacklevel() -> None:
+    text = 'def old(): warnings.warn("old", DeprecationWarning, stacklevel=2)\ndef f():\n    old()'
+    module = module_of(text, "watched_warning")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Observer([]).run(module.f)
+    assert [(w.filename, w.lineno) for w in caught] == [("<watched_warning>", 3)]
+
+
+def test_assertions_rewritten_by_pytest_are_observed() -> None:
+    x = mgb.tensor(np.ones(5, np.float32))
+    observer = Observer([x])
+    observer.run(_checked, x)
+    assert not observer.impurities, [str(i) for i in observer.impurities]
+    assert [guard for guard in observer.guards if str(guard.source) == "global `LIMIT`"]
+    with pytest.raises(AssertionError) as plain:
+        _checked(mgb.tensor([1.0]))
+    with pytest.raises(AssertionError) as watched:
+        Observer([]).run(_checked, mgb.tensor([1.0]))
+    assert str(plain.value) == str(watched.value)
+
+
+LIMIT = 3
+
+
+def _checked(x: Any) -> Any:
+    assert x.ndim == 1 and x.shape[0] > LIMIT, f"too few: {x.shape}"
+    return x + 1
+
+
+def test_function_without_a_source_is_watched() -> None:
+    space: dict[str, Any] = {"k": 2.0}
+    exec("def g(x): return x * k", space)
+    traced = trace(lambda x: space["g"](x))
+    assert [traced(tensor(1.0)).item() for _ in range(3)] == [2.0] * 3
+    assert traced.stats()["body_runs"] == 1
+    space["k"] = 5.0
+    assert traced(tensor(1.0)).item() == 5.0
+
+
+def test_generator_handed_to_a_function_in_c_is_the_same_object() -> None:
+    made: list[Any] = []
+
+    def body() -> Any:
+        made.append(x for x in (1, 2))
+        return next(zip(made[-1], [3])), made[-1].gi_frame.f_code.co_name
+
+    assert Observer([]).run(body) == ((1, 3), "<genexpr>")
+    assert list(made[0]) == [2]
+
+
+# what is left
+
+
+class Stop(BaseException):
+    pass
+
+
+def test_interrupt_at_any_line_of_watching_leaves_nothing() -> None:
+    module = module_of("k = 3\ndef g(x): return x * k\ndef f(): return g(2)", "watched_interrupts")
+    folder = str(Path(sys.modules["mgb.jit.watch"].__file__ or "").parent)
+
+    def is_of_watching(frame: Any) -> bool:
+        return str(frame.f_code.co_filename).startswith(folder)
+
+    def watched() -> None:
+        Observer([]).run(module.f)
+
+    code, place, ends = module.f.__code__, 0, False
+    while not ends:
+        place += 1 if place < 20 else 7
+        with contextlib.suppress(Stop):
+            ends = not at_line(place, Stop, watched, is_of_watching)
+        assert module.f.__code__ is code and sys.getprofile() is None, place
+    assert place > 100
+    assert Observer([]).run(module.f) == 6
+
+
+def test_signal_in_the_body_ends_the_watching() -> None:
+    module = module_of("def f():\n    while True: pass\n", "watched_signal")
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            Observer([]).run(module.f)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_other_threads_are_not_observed() -> None:
+    module = module_of("k = [1]\ndef helper(): k.append(1)\ndef f(ready, go): ready.set(); go.wait(60)")
+    ready, go, seen = threading.Event(), threading.Event(), []
+    code = module.f.__code__
+
+    def other() -> None:
+        ready.wait(60)
+        module.helper()
+        seen.append((module.f.__code__, sys.getprofile()))
+        go.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    observer = Observer([ready, go])
+    observer.run(module.f, ready, go)
+    thread.join()
+    assert seen == [(code, None)]
+    assert not [i for i in observer.impurities if "helper" in str(i) or "of a list" in i.reason]
+
+
+def test_several_threads_observe_at_once() -> None:
+    module = module_of("k = 3\ndef g(x): return x * k\ndef f(x): return sum(g(i) for i in range(x))")
+    results = []
+
+    def watch() -> None:
+        for _ in range(20):
+            observer = Observer([50])
+            results.append((observer.run(module.f, 50), len(observer.impurities)))
+
+    threads = [threading.Thread(target=watch) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(results) == {(3 * 1225, 0)}
+
+
+def test_observation_does_not_extend_tensor_lifetimes() -> None:
+    module = module_of(
+        """
+        def f(make, alive):
+            seen = []
+            x = make()
+            xs = [x, make()]
+            del x, xs
+            seen.append(alive())
+            d = {"a": make()}
+            y = d["a"] + make()
+            d = None
+            seen.append(alive())
+            return seen
+        """,
+        "watched_lives",
+    )
+    living: list[weakref.ref[Any]] = []
+
+    def make() -> Any:
+        made = mgb.tensor(np.ones(3, np.float32))
+        living.append(weakref.ref(made))
+        return made
+
+    def alive() -> int:
+        gc.collect()
+        return sum(ref() is not None for ref in living)
+
+    assert Observer([make, alive]).run(module.f, make, alive) == [0, 0]
+
+
+class Thing:
+    x = 1
+
+
+def test_guards_do_not_extend_object_lifetimes() -> None:
+    module = module_of("def f(): return w, net, thing.x, a.sum()", "watched_weak")
+    module.w, module.net, module.thing = mgb.tensor([1.0]), M.ReLU(), Thing()
+    module.a = np.zeros(3)
+    refs = [weakref.ref(value) for value in (module.w, module.net, module.thing, module.a)]
+    observer = Observer([])
+    observer.run(module.f)
+    guards = observer.guards
+    check = guards.compile()
+    assert check([])
+    del observer
+    module.w = module.net = module.thing = module.a = None
+    gc.collect()
+    assert [ref() for ref in refs] == [None] * 4
+    assert not check([])
+    assert guards.why([])
+
+
+def test_finalizers_run_during_the_body_are_not_side_effects() -> None:
+    done: list[str] = []
+
+    class Dying:
+        def __del__(self) -> None:
+            done.append("deleted")
+
+    def cycle() -> None:
+        thing = Dying()
+        thing.itself = thing  # type: ignore[attr-defined]
+        weakref.finalize(thing, lambda: done.append("finalized"))
+
+    module = module_of("def f(x): return x * len([*zip(range(100_000), range(100_000))])")
+    x, before = mgb.tensor([1.0]), gc.get_threshold()
+    observer = Observer([x], True)
+    gc.collect()
+    gc.disable()
+    cycle()
+    gc.set_threshold(50_000)
+    gc.enable()
+    try:
+        observer.run(module.f, x)
+    finally:
+        gc.set_threshold(*before)
+    assert sorted(done) == ["deleted", "finalized"] and not observer.impurities
+
+
+# guards of training, of arguments, in words
+
+
+class Net(M.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [M.Linear(4, 4), M.ReLU(), M.Linear(4, 2)]
+        self.scale = 2.0
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return self.scaled(x)
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.scale
+
+
+CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
+    "method": lambda net, patch: patch.setattr(Net, "scaled", lambda self, x: x),
+    "method of a layer": lambda net, patch: patch.setattr(M.ReLU, "forward", lambda self, x: x),
+    "call": lambda net, patch: patch.setattr(M.Module, "__call__", lambda self, *inputs: inputs[0]),
+    "number": lambda net, patch: setattr(net, "scale", 3.0),
+    "layer more": lambda net, patch: net.layers.append(M.ReLU()),
+    "another layer": lambda net, patch: net.layers.__setitem__(1, M.Sigmoid()),
+    "own method": lambda net, patch: setattr(net, "scaled", lambda x: x),
+    "another class": lambda net, patch: setattr(net.layers[1], "__class__", M.Sigmoid),
+    "device": lambda net, patch: mgb.set_default_device("cpu0"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_of_modules_of_a_training_step_are_detected(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Net()
+    manager, optimizer = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x: Any, y: Any) -> Any:
+        with manager:
+            loss = F.nn.cross_entropy(net(x), y)
+            manager.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    arguments = [mgb.tensor(np.ones((2, 4), np.float32)), mgb.tensor(np.array([0, 1], np.int32))]
+    observer = Observer(arguments)
+    observer.run(step, *arguments)
+    assert not observer.impurities, [str(i) for i in observer.impurities]
+    check, device = observer.guards.compile(), mgb.get_default_device()
+    assert check(arguments)
+    try:
+        CHANGES[change](net, monkeypatch)
+        assert not check(arguments)
+    finally:
+        mgb.set_default_device(device)
+
+
+def test_module_hooks_are_observed() -> None:
+    module = module_of(
+        """
+        log, k = [], 2
+        def hook(module, inputs, outputs): log.append(1)
+        def scale(module, inputs, outputs): return outputs * k
+        """,
+        "watched_hooks",
+    )
+    x, net = mgb.tensor([1.0]), M.ReLU()
+    handle = net.register_forward_hook(module.hook)
+    observer = Observer([x])
+    observer.run(lambda t: net(t), x)
+    assert [i.reason for i in observer.impurities if "of a list" in i.reason or "list.append" in i.reason]
+    handle.remove()
+    net.register_forward_hook(module.scale)
+    observer = Observer([x])
+    observer.run(lambda t: net(t), x)
+    assert not observer.impurities
+    check = observer.guards.compile()
+    module.k = 3
+    assert not check([x])
+
+
+def test_arguments_are_guarded_by_value_not_identity() -> None:
+    module = module_of("def f(xs, d, o): return xs[0] + d['a'] + len(xs) + o.x", "watched_arguments")
+    thing = Thing()
+    leaves = [1, 2, 3, thing]
+    observer = Observer(leaves)
+    assert observer.run(module.f, [1, 2], {"a": 3}, thing) == 7
+    check = observer.guards.compile()
+    assert check(leaves)
+    thing.x = 2
+    assert not check(leaves)
+    assert check([1, 2, 3, Thing()])  # read where it stands, whichever object it is
+
+
+def test_guard_lines_can_be_inlined_into_another_function() -> None:
+    module = module_of("k = 3\ndef f(x): return x * k", "watched_lines")
+    x = mgb.tensor([1.0])
+    observer = Observer([x])
+    observer.run(module.f, x)
+    writer = observer.guards.write(Lines())
+    space = {**writer.names, "MISS": "miss"}
+    exec("def run(t0):\n" + "".join(f"  {line}\n" for line in [*writer.lines, "return 'hit'"]), space)
+    assert space["run"](x) == "hit"
+    module.k = 4
+    assert space["run"](x) == "miss"
+
+
+def test_guard_failure_is_reported_as_a_source_expression() -> None:
+    module = module_of("cfg = {'layers': [1, [2]]}\ndef f(o): return cfg['layers'][1][0] + o.x[0]")
+    thing: Any = Thing()
+    thing.x = [5]
+    observer = Observer([thing])
+    observer.run(module.f, thing)
+    assert str(observer.source_of(thing)) == "argument 0"
+    module.cfg["layers"][1][0] = 3
+    assert observer.guards.why([thing]) == "`cfg['layers'][1][0]` is 3, it was 2"
+
+
+# code of a user's that mgb calls, which has no file
+
+
+def _made(text: str, **space: Any) -> Any:
+    exec(text, space)
+    return space["asked"]
+
+
+def _callback(seen: list[Any]) -> Any:
+    tensors = [Parameter([1.0])]
+    callback = _made("def asked(tensor, grad): seen.append(1.0); return grad", seen=seen)
+    manager = GradManager().attach(tensors, callback)
+
+    def step() -> None:
+        with manager:
+            manager.backward(tensors[0] * 2.0)
+
+    return step
+
+
+def _method_of_a_layer(seen: list[Any]) -> Any:
+    layer = M.Linear(2, 2)
+    layer._calc_linear = layer.forward = _made("def asked(x): seen.append(1.0); return x", seen=seen)
+    return lambda: layer(tensor([[1.0, 2.0]]))
+
+
+def _method_of_a_class(seen: list[Any]) -> Any:
+    class Own(M.Identity):
+        pass
+
+    Own.forward = _made("def asked(self, x): seen.append(1.0); return x", seen=seen)
+    layers = M.Sequential(M.Identity(), Own())
+    return lambda: layers(tensor([1.0]))
+
+
+def _note_of_a_tensor(seen: list[Any]) -> Any:
+    given = Parameter([4.0])
+    given.to = _made("def asked(*_): seen.append(1.0); return given", seen=seen, given=given)
+    return lambda: F.concat([given, given], device="xpux:0")
+
+
+def _gradient_of_an_operation(seen: list[Any]) -> Any:
+    class Own(Function):
+        def forward(self, x: Any) -> Any:
+            return x * 2.0
+
+    Own.backward = _made("def asked(self, dy): seen.append(1.0); return dy", seen=seen)
+    Own.__abstractmethods__ = frozenset()
+    x, own = Parameter([1.0]), Own()
+    manager = GradManager().attach(x)
+
+    def step() -> None:
+        with manager:
+            manager.backward(own(x))
+
+    return step
+
+
+REACHED = [_callback, _method_of_a_layer, _method_of_a_class, _note_of_a_tensor, _gradient_of_an_operation]
+
+
+@pytest.mark.parametrize("made", REACHED, ids=lambda made: made.__name__.strip("_"))
+def test_user_callbacks_that_mgb_calls_are_seen_at_every_call(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+    seen: list[Any] = []
+    step = made(seen)
+    plainly = (step(), len(seen))[1]
+    assert plainly
+    traced = trace(lambda x: (step(), x * 2.0)[1])
+    for _ in range(3):
+        seen.clear()
+        traced(tensor([1.0]))
+        assert len(seen) == plainly
