@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, from_dlpack, tensor
 from mgb.apply import apply
-from mgb.jit.deferral.links import Ends
+from mgb.jit.deferred.links import Ends
 
 # random programs
 
@@ -207,7 +207,7 @@ def test_loop_without_reads_is_split_where_it_repeats() -> None:
 
 
 def test_memory_of_pending_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgb.jit.deferral.stream.Stream.most_bytes", 1 << 16)
+    monkeypatch.setattr("mgb.jit.deferred.stream.Stream.most_bytes", 1 << 16)
     freed: list[int] = []
     with auto():
         for n in range(64):

@@ -253,7 +253,7 @@ def _signalled_at(place: int, call: Callable[[], Any]) -> tuple[Any, bool]:
 
     def local(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal count
-        if event == "line" and "deferral" in frame.f_code.co_filename:
+        if event == "line" and "deferred" in frame.f_code.co_filename:
             count += 1
             if count == place:
                 signal.raise_signal(signal.SIGUSR1)

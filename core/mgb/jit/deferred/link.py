@@ -20,6 +20,10 @@ class _Nothing:
 NOTHING: Any = _Nothing()
 
 
+#: In what a call that is matched with a record may differ from it: see `Link`.
+NOT_AT_ALL, IN_NUMBERS, IN_ALL = range(3)
+
+
 def signs_of(params: Any) -> tuple[float, ...]:
     """The signs of the zeros among the floats in parameters."""
     kind = type(params)
@@ -50,9 +54,9 @@ class Link:
         What came after it last time.
     children : list of Link
         All that ever came after it.
-    liberty : int
-        Where a call is matched with a record, what may come after it: 0: what was recorded; 1: with other
-        numbers; 2: anything.
+    may_differ : int
+        Where a call is matched with a record, what may differ from it after this op: `NOT_AT_ALL`,
+        `IN_NUMBERS`, or `IN_ALL`.
     signs : tuple of float
         Those of the zeros in its parameters, which equality does not tell from each other.
     seen : int
@@ -71,7 +75,7 @@ class Link:
         "fed",
         "feeds",
         "index",
-        "liberty",
+        "may_differ",
         "nbytes",
         "next",
         "node",
@@ -106,7 +110,7 @@ class Link:
         self.varied = False
         self.seen = 0
         self.signs = signs_of(params)
-        self.liberty = 0
+        self.may_differ = NOT_AT_ALL
         self.restless: tuple[Op, ...] = ()
         self.next = NOTHING
 
