@@ -1,4 +1,4 @@
-"""A JIT for code that nobody decorated: ops are noted, and computed where a value is wanted."""
+"""Deferred ops are noted, and computed where a value is wanted: by `auto`, and in traced bodies that run."""
 
 from .auto import AutoSession, auto, everywhere
 

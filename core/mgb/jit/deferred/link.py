@@ -1,4 +1,4 @@
-"""The sequences of ops that `auto` saw, as a tree whose links lead from op to op."""
+"""The sequences of ops that were deferred, as a tree whose links lead from op to op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `auto` remembers: where sequences of ops ended, and how their results are computed."""
+"""What is remembered of deferred ops: where sequences ended, and how their results are computed."""
 
 from __future__ import annotations
 
