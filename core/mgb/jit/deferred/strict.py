@@ -62,6 +62,7 @@ class StrictStream(BodyStream):
     def _begin(self, limit: int, root: Link | None = None) -> None:
         known = self._number < len(self._sections)
         super()._begin(limit, self._sections[self._number].root if known else Link())
+        self._counted = self._root
 
     def _begun(self) -> list[Link]:
         return [section.root for section in self._sections]
@@ -69,9 +70,17 @@ class StrictStream(BodyStream):
     def _place(self) -> Place:
         section = self._sections[min(self._number, len(self._sections) - 1)]
         if self._at is not section.last:
-            self._may_differ = max([self._may_differ, *(link.may_differ for link in self._at.sequence())])
+            self._count_in()
         done, departed = self._at.index + 1, self._may_differ > NOT_AT_ALL
         return Place(self, self._record, section, done, self._fed, self._looked, departed)
+
+    def _count_in(self) -> None:
+        """What the links since the last such call say that may differ counts from now on."""
+        link = self._at
+        while link is not self._counted and link.parent is not None:
+            self._may_differ = max(self._may_differ, link.may_differ)
+            link = link.parent
+        self._counted = self._at
 
     def _must_not(self, departure: Departure | None) -> None:
         """Refuse what a call may not do otherwise than recorded."""
