@@ -56,7 +56,7 @@ class StrictStream(BodyStream):
         return super().run(body, args, kwargs)
 
     def _finish(self) -> None:
-        self._must_not(self._place().differs_in_cut(END))
+        self._must_not(Place.differs_in_cut, END)
         super()._finish()
 
     def _begin(self, limit: int, root: Link | None = None) -> None:
@@ -82,9 +82,13 @@ class StrictStream(BodyStream):
             link = link.parent
         self._counted = self._at
 
-    def _must_not(self, departure: Departure | None) -> None:
-        """Refuse what a call may not do otherwise than recorded."""
-        if departure is None or self._may_differ == IN_ALL:
+    def _must_not(self, differs: Callable[..., Departure | None], *args: Any) -> None:
+        """Refuse what a call may not do otherwise than recorded, if ``differs(place, *args)`` finds that."""
+        place = self._place()
+        if self._may_differ == IN_ALL:
+            return
+        departure = differs(place, *args)
+        if departure is None:
             return
         if not departure.may:
             raise departure.error
@@ -116,7 +120,7 @@ class StrictStream(BodyStream):
         return out
 
     def _leaves(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
-        self._must_not(self._place().differs_in_op(op, inputs, params))
+        self._must_not(Place.differs_in_op, op, inputs, params)
 
     def _is_restless(self, op: Op, params: dict[str, Any]) -> bool:
         return False
@@ -124,7 +128,7 @@ class StrictStream(BodyStream):
     def read(self, tensor: Tensor) -> Any:
         is_own = tensor._session is self and get_ident() == self._thread and not handling()
         if is_own and self._now is None and not self._busy:
-            self._must_not(self._place().differs_in_read(tensor))
+            self._must_not(Place.differs_in_read, tensor)
             self._looked = True
             self._go_on()
         return super().read(tensor)
@@ -135,7 +139,7 @@ class StrictStream(BodyStream):
         return super()._is(tensor, ref, link)
 
     def pause(self) -> None:
-        self._must_not(self._place().differs_in_cut(EXCLUDE))
+        self._must_not(Place.differs_in_cut, EXCLUDE)
         self._go_on()
 
 
