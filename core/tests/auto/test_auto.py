@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, from_dlpack, tensor
 from mgb.apply import apply
+from mgb.errors import ConversionError
 from mgb.jit.deferred.links import Ends
 
 # random programs
@@ -204,6 +205,22 @@ def test_loop_without_reads_is_split_where_it_repeats() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5)
     counts = hot.stats()
     assert counts["programs"] <= 3 and counts["compiled"] > 0.9 * counts["sequences"] > 100
+
+
+@pytest.mark.parametrize("do", [lambda x, n: x < n, lambda x, n: n * x])
+def test_numbers_that_vary_may_be_too_large_for_an_input(do: Callable[[Tensor, int], Tensor]) -> None:
+    integers, floats = tensor(np.arange(4, dtype=np.int32)), tensor(np.arange(4, dtype=np.float32))
+
+    def done(x: Tensor, number: int) -> Any:
+        try:
+            return do(x, number).tolist()
+        except ConversionError as error:
+            return str(error)
+
+    cases = [(integers, n) for n in (1, 2, 3, 2**40, 5)] + [(floats, -(2**40)), (integers, 7)]
+    expected = [done(*case) for case in cases]
+    with auto():
+        assert [done(*case) for case in cases] == expected
 
 
 def test_memory_of_pending_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from ... import device as devices
 from ... import dtypes
 from ...apply import constant
 from ...apply import record as tell_tapes
-from ...errors import ConversionError
 from ...ir import Op
 from ...tensor import Session, Tensor, place
 from ..entry import Literal
@@ -65,7 +64,7 @@ class Following(Session[Tensor]):
             elif ref.__class__ is Literal:
                 if ref.raw.__class__ is a.__class__ and ref.raw == a:
                     continue
-            elif self._feeds_data(op, ref, a, link, fed):
+            elif self._feeds_data(ref, a, link, fed):
                 continue
             break
         else:
@@ -124,10 +123,10 @@ class Following(Session[Tensor]):
         fed.append(self._as_it_is_now(array))
         return True
 
-    def _feeds_data(self, op: Op, ref: Ref, data: Any, link: Link, fed: list[Any]) -> bool:
+    def _feeds_data(self, ref: Ref, data: Any, link: Link, fed: list[Any]) -> bool:
         """Take a number that varies, or an array of NumPy's as it is now, as an external input of `link`."""
         if ref.__class__ is Varying:
-            return self._varies(op, ref, data, fed)
+            return self._varies(ref, data, fed)
         if ref.__class__ is not int or data.__class__ is not np.ndarray:
             return False
         if ref >= 0 or -1 - ref < len(fed) or self._fed is not fed:
@@ -140,15 +139,14 @@ class Following(Session[Tensor]):
         fed.append(data.copy())
         return True
 
-    def _varies(self, op: Op, ref: Varying, value: Any, fed: list[Any]) -> bool:
+    def _varies(self, ref: Varying, value: Any, fed: list[Any]) -> bool:
         """Take the Python number `value` as an external input."""
         if value.__class__ is not ref.kind:
             return False
         try:
             fed.append(array_of_number(value, ref.dtype))
-        except OverflowError as error:
-            del fed[self._at.fed :]
-            raise ConversionError(f"{op.name}: {value} does not fit in {ref.dtype}") from error
+        except OverflowError:  # other operands may have room for it
+            return False
         return True
 
     def _known(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Link | None:
