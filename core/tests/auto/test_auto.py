@@ -16,6 +16,7 @@ from mgb import Tensor, from_dlpack, tensor
 from mgb.apply import apply
 from mgb.errors import ConversionError
 from mgb.jit.deferred.links import Ends
+from work import calls_of
 
 # random programs
 
@@ -221,6 +222,17 @@ def test_numbers_that_vary_may_be_too_large_for_an_input(do: Callable[[Tensor, i
     expected = [done(*case) for case in cases]
     with auto():
         assert [done(*case) for case in cases] == expected
+
+
+@pytest.mark.parametrize("numbers", [(1.0, 2.0, 3.0), (2.0,)], ids=["varying", "constant"])
+def test_numbers_of_another_class_but_the_same_value_cost_no_more(numbers: tuple[float, ...]) -> None:
+    x = tensor(np.ones(4, np.float32))
+    with auto():
+        for number in numbers * 20:
+            (x * number).numpy()
+        before = calls_of(lambda: (x * 2.0).numpy())
+        (x * 2).numpy()
+        assert calls_of(lambda: (x * 2).numpy()) == before
 
 
 def test_memory_of_pending_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

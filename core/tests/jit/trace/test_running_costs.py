@@ -216,3 +216,14 @@ def test_no_call_is_slower_than_earlier_ones(make: Callable[[], Body]) -> None:
             traced(x)
     early, late = costs[:30], costs[30:]
     assert sum(late) <= 1.15 * sum(early), (early, late)
+
+
+def test_lengths_that_were_seen_before_cost_as_much_however_many_there_are() -> None:
+    seen: collections.deque[int] = collections.deque(maxlen=1)
+    traced = trace(lambda x, n: (seen.append(n), x[n:] * 2), backend="EAGER")
+    x, costs = tensor(np.ones((64, 4), np.float32)), {}
+    for several in (4, 64):
+        for number in range(6 * several + 2):
+            traced(x, number % several)
+        costs[several] = calls_of(lambda: traced(x, 2))
+    assert costs[64] <= 1.05 * costs[4], costs
