@@ -51,7 +51,10 @@ class Following(Session[Tensor]):
             ):
                 tracked = False
                 for a, ref in zip(args, link.args):
-                    if isinstance(a, Tensor):
+                    if ref.__class__ is Literal:  # no Tensor is told by what it was made of
+                        if ref.raw.__class__ is a.__class__ and ref.raw == a:
+                            continue
+                    elif isinstance(a, Tensor):
                         if a._tape:
                             tracked = True
                         if a._session is self:
@@ -63,9 +66,6 @@ class Following(Session[Tensor]):
                                     continue
                             elif self._feeds(link, ref, a, fed):
                                 continue
-                    elif ref.__class__ is Literal:
-                        if ref.raw.__class__ is a.__class__ and ref.raw == a:
-                            continue
                     elif self._feeds_data(ref, a, link, fed):
                         continue
                     break
