@@ -60,7 +60,7 @@ def _namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
 
 Tensor.__array_namespace__ = _namespace  # type: ignore[attr-defined]
 _FILLERS.append(lambda: importlib.import_module(".numpy.functions", __name__))
-_Ambient.make = lambda: importlib.import_module(".jit.deferral", __name__).everywhere()
+_Ambient.make = lambda: importlib.import_module(".jit.deferred", __name__).everywhere()
 
 __all__ = [
     "Parameter",

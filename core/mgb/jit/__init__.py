@@ -6,7 +6,7 @@ from ..limits import LoadLimits
 from ..storage.exported import Exported, load_compiled
 from .config import GraphOptimizationConfig
 from .control_flow import cond, fori_loop, scan, while_loop
-from .deferral import auto
+from .deferred import auto
 from .exclude import exclude_from_trace
 from .load import Loaded, load, load_outputs
 from .partial import partial_trace

@@ -9,7 +9,7 @@ from typing import Any
 from .. import forking
 from ..executor import Program
 from ..tensor import Tensor
-from .deferral.body import BodyStream
+from .deferred.body import BodyStream
 from .guard import MISS
 from .tree import flatten, is_itself, is_looked_into
 from .variant import Variant

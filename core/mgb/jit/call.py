@@ -22,7 +22,7 @@ from ..ir import Spec
 from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
 from .arguments import TEXTS
-from .deferral.operands import array_of_number
+from .deferred.operands import array_of_number
 from .entry import Literal, Ref, external_ref
 from .guard import MISS, Guard, Guards, Lines, is_plain
 from .record import Binding, End, External, Given, Live

@@ -6,7 +6,7 @@ from contextlib import ContextDecorator
 from typing import Any
 
 from ..tensor import ACTIVE
-from .deferral.body import BodyStream
+from .deferred.body import BodyStream
 from .recording import Recording
 
 

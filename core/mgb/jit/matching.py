@@ -10,8 +10,8 @@ from . import reasons
 from .arguments import ARRAYS, arrays_among, names_of, shapes_of
 from .binding import P, R
 from .bodies import Impure, Matched, Matches, Streams
-from .deferral.body import BodyStream
-from .deferral.strict import ImperativeStream, StrictStream
+from .deferred.body import BodyStream
+from .deferred.strict import ImperativeStream, StrictStream
 from .traced import Traced
 from .tree import flatten
 from .variant import Variant

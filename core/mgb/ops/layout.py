@@ -51,7 +51,7 @@ def _reshape(x: Any, shape: Shape) -> Any:
         for place in range(few):
             out[..., place] = x[..., 0]
         x = out
-    return np.reshape(x, shape)
+    return x.reshape(shape)
 
 
 RESHAPE = Op(

@@ -23,7 +23,7 @@ def as_given(data: Any) -> Any:
     """
     try:
         if isinstance(data, np.ndarray):
-            array = data if issubclass(type(data), np.ndarray) else data.measured  # it stands for an array
+            array = data if issubclass(type(data), np.ndarray) else _standing_for(data)
         else:
             on_gpu = hasattr(data, "__cuda_array_interface__")
             array = devices.adopt(data) if on_gpu else np.array(data)
@@ -32,6 +32,11 @@ def as_given(data: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise ConversionError(f"cannot make a Tensor of {type(data).__name__}: {error}") from error
     return array
+
+
+def _standing_for(data: Any) -> Any:
+    """The array that `data` stands for, which only says that it is one."""
+    return data.measured
 
 
 def as_array(data: Any, dtype: Any = None) -> Any:

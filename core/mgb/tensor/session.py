@@ -206,6 +206,12 @@ _SIGNALS = tuple(sorted(map(int, signal.valid_signals())))
 #: The module of asyncio's handler, which does nothing; replacing it would undo its `signal.siginterrupt`.
 _IDLE = "asyncio.unix_events"
 
+#: The classes of what stands for the default, for nothing and for C code.
+_NO_HANDLERS = frozenset({int, type(None)})
+
+#: What handled signals when no handler was written in Python, as seen last: to compare is quick.
+_plain: list[Any] = []
+
 #: Does a handler run that has interrupted a session?
 _handling: ContextVar[bool] = ContextVar("mgb_handling", default=False)
 
@@ -240,10 +246,20 @@ def handling() -> bool:
 
 def replace_handlers() -> list[int]:
     """Have signal handlers run outside of sessions, until `restore_handlers` is given what this returns."""
+    global _plain
     if threading.get_ident() != threading.main_thread().ident:
         return []
-    found = [number for number in _SIGNALS if callable(_get(number))]
-    return [number for number in found if _replace(number, _get(number))] if found else found
+    handlers = list(map(_get, _SIGNALS))
+    try:
+        if handlers == _plain:
+            return []
+    except Exception:  # of a handler that compares itself
+        pass
+    if all(type(handler) in _NO_HANDLERS or handler is signal.default_int_handler for handler in handlers):
+        _plain = handlers
+        return []
+    found = [number for number, handler in zip(_SIGNALS, handlers) if callable(handler)]
+    return [number for number in found if _replace(number, _get(number))]
 
 
 def _replace(number: int, handler: Any) -> bool:

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, from_dlpack, tensor
 from mgb.apply import apply
-from mgb.jit.deferral.links import Ends
+from mgb.errors import ConversionError
+from mgb.jit.deferred.links import Ends
+from work import calls_of
 
 # random programs
 
@@ -206,8 +208,35 @@ def test_loop_without_reads_is_split_where_it_repeats() -> None:
     assert counts["programs"] <= 3 and counts["compiled"] > 0.9 * counts["sequences"] > 100
 
 
+@pytest.mark.parametrize("do", [lambda x, n: x < n, lambda x, n: n * x])
+def test_numbers_that_vary_may_be_too_large_for_an_input(do: Callable[[Tensor, int], Tensor]) -> None:
+    integers, floats = tensor(np.arange(4, dtype=np.int32)), tensor(np.arange(4, dtype=np.float32))
+
+    def done(x: Tensor, number: int) -> Any:
+        try:
+            return do(x, number).tolist()
+        except ConversionError as error:
+            return str(error)
+
+    cases = [(integers, n) for n in (1, 2, 3, 2**40, 5)] + [(floats, -(2**40)), (integers, 7)]
+    expected = [done(*case) for case in cases]
+    with auto():
+        assert [done(*case) for case in cases] == expected
+
+
+@pytest.mark.parametrize("numbers", [(1.0, 2.0, 3.0), (2.0,)], ids=["varying", "constant"])
+def test_numbers_of_another_class_but_the_same_value_cost_no_more(numbers: tuple[float, ...]) -> None:
+    x = tensor(np.ones(4, np.float32))
+    with auto():
+        for number in numbers * 20:
+            (x * number).numpy()
+        before = calls_of(lambda: (x * 2.0).numpy())
+        (x * 2).numpy()
+        assert calls_of(lambda: (x * 2).numpy()) == before
+
+
 def test_memory_of_pending_inputs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgb.jit.deferral.stream.Stream.most_bytes", 1 << 16)
+    monkeypatch.setattr("mgb.jit.deferred.stream.Stream.most_bytes", 1 << 16)
     freed: list[int] = []
     with auto():
         for n in range(64):

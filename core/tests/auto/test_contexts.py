@@ -209,9 +209,9 @@ import numpy as np
 from mgb import tensor
 assert "mgb.jit" not in sys.modules
 tensor(1.0)
-assert "mgb.jit.deferral" in sys.modules
+assert "mgb.jit.deferred" in sys.modules
 from mgb import jit
-from mgb.jit.deferral import everywhere
+from mgb.jit.deferred import everywhere
 def work(n, out):
     y = tensor(np.float32([n]))
     for _ in range(6):

@@ -7,7 +7,7 @@ from typing import Any
 
 from mgb import jit
 from mgb.ir import Kind, Op, Spec
-from mgb.jit.deferral import AutoSession
+from mgb.jit.deferred import AutoSession
 
 BACKEND = "eager"
 

@@ -285,3 +285,18 @@ def test_zeros_in_parameters_of_ops_have_signs(how: str) -> None:
     traced, x = auto()(body) if how == "auto" else trace(body), tensor([-1.0, 2.0])
     for slope in (0.0, 0.0, 0.0, -0.0, 0.0, -0.0, -0.0, -0.0):
         np.testing.assert_array_equal(np.signbit(traced(x, slope).numpy()), [slope.hex()[0] != "-", False])
+
+
+def test_body_that_is_longer_for_a_longer_tensor_from_outside() -> None:
+    outside = tensor(np.ones(3, np.float32))
+
+    def body(x: Tensor) -> float:
+        y = outside.sum() + x.sum()
+        for _ in range(len(outside)):
+            y = y * 1.5
+        return float(y) + 1
+
+    traced, x = trace(body, run_body=True), tensor(np.ones(2, np.float32))
+    for length in (3, 3, 6, 6, 2, 3):
+        outside = tensor(np.ones(length, np.float32))
+        assert traced(x) == body(x)

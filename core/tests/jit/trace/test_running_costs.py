@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import itertools
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from mgb import Parameter, Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.jit import trace
+from work import calls_of
 
 Body = Callable[[Tensor], Any]
 
@@ -205,31 +205,25 @@ BODIES = [
 ]  # fmt: skip
 
 
-def functions_called(call: Callable[[], object]) -> int:
-    """How many functions `call` calls, in Python and in C."""
-    count = 0
-
-    def profile(_frame: Any, event: str, _argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 @pytest.mark.parametrize("make", BODIES, ids=lambda make: make.__name__)
 def test_no_call_is_slower_than_earlier_ones(make: Callable[[], Body]) -> None:
     traced, x = trace(make(), backend="EAGER"), tensor(np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8))
     costs = []
     for number in range(300):
         if number in range(30, 60) or number >= 270:
-            costs.append(functions_called(lambda: traced(x)))
+            costs.append(calls_of(lambda: traced(x)))
         else:
             traced(x)
     early, late = costs[:30], costs[30:]
     assert sum(late) <= 1.15 * sum(early), (early, late)
+
+
+def test_lengths_that_were_seen_before_cost_as_much_however_many_there_are() -> None:
+    seen: collections.deque[int] = collections.deque(maxlen=1)
+    traced = trace(lambda x, n: (seen.append(n), x[n:] * 2), backend="EAGER")
+    x, costs = tensor(np.ones((64, 4), np.float32)), {}
+    for several in (4, 64):
+        for number in range(6 * several + 2):
+            traced(x, number % several)
+        costs[several] = calls_of(lambda: traced(x, 2))
+    assert costs[64] <= 1.05 * costs[4], costs

@@ -253,7 +253,7 @@ def _signalled_at(place: int, call: Callable[[], Any]) -> tuple[Any, bool]:
 
     def local(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal count
-        if event == "line" and "deferral" in frame.f_code.co_filename:
+        if event == "line" and "deferred" in frame.f_code.co_filename:
             count += 1
             if count == place:
                 signal.raise_signal(signal.SIGUSR1)
@@ -265,3 +265,32 @@ def _signalled_at(place: int, call: Callable[[], Any]) -> tuple[Any, bool]:
         return call(), count >= place
     finally:
         sys.settrace(before)
+
+
+class Comparing:
+    """A handler that is equal only to what has a number, too."""
+
+    number = 0
+
+    def __eq__(self, other: Any) -> bool:
+        return bool(self.number == other.number)
+
+    __hash__ = object.__hash__
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        self.number += float(tensor(1.0) + 1.0)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("mode", list(MODES_OF_TRACE))
+def test_a_handler_that_compares_itself(mode: str) -> None:
+    function, x, handle = MODES_OF_TRACE[mode](signalled), tensor(OTHER), Comparing()
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        expected = function(x).numpy()
+        signal.signal(signal.SIGUSR1, handle)
+        for _ in range(3):
+            np.testing.assert_array_equal(function(x).numpy(), expected)
+        assert handle.number == 6
+        assert signal.getsignal(signal.SIGUSR1) is handle
+    finally:
+        signal.signal(signal.SIGUSR1, before)

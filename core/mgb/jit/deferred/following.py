@@ -12,11 +12,10 @@ from ... import device as devices
 from ... import dtypes
 from ...apply import constant
 from ...apply import record as tell_tapes
-from ...errors import ConversionError
 from ...ir import Op
 from ...tensor import Session, Tensor, place
 from ..entry import Literal
-from .link import Link, signs_of
+from .link import NOTHING, Link, signs_of
 from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
 from .results import Rebound
 
@@ -41,44 +40,53 @@ class Following(Session[Tensor]):
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
         """The result, when `op` is what came next the last time."""
-        link, fed = self._at.next, self._fed
-        if link.op is not op or link.arity != len(args) or link.params != params:
-            self._raw = op, args
-            return None
-        if len(fed) != self._at.fed or (link.signs and signs_of(params) != link.signs):
-            self._raw = op, args  # in the former case a finalizer calls this in the midst of another op
-            return None
-        tracked = False
-        for a, ref in zip(args, link.args):
-            if isinstance(a, Tensor):
-                if a._tape:
-                    tracked = True
-                if a._session is self:
-                    if a._index == ref:
-                        continue
-                elif ref.__class__ is int and ref < 0:
-                    if -1 - ref < len(fed):
-                        if fed[-1 - ref] is a._data:
+        at, fed, others = self._at, self._fed, None
+        link = at.next
+        while len(fed) == at.fed:  # else a finalizer calls this in the midst of another op
+            if (
+                link.op is op
+                and link.arity == len(args)
+                and link.params == params
+                and (not link.signs or signs_of(params) == link.signs)
+            ):
+                tracked = False
+                for a, ref in zip(args, link.args):
+                    if ref.__class__ is Literal:  # no Tensor is told by what it was made of
+                        if ref.raw.__class__ is a.__class__ and ref.raw == a:
                             continue
-                    elif self._feeds(link, ref, a, fed):
+                    elif isinstance(a, Tensor):
+                        if a._tape:
+                            tracked = True
+                        if a._session is self:
+                            if a._index == ref:
+                                continue
+                        elif ref.__class__ is int and ref < 0:
+                            if -1 - ref < len(fed):
+                                if fed[-1 - ref] is a._data:
+                                    continue
+                            elif self._feeds(link, ref, a, fed):
+                                continue
+                    elif self._feeds_data(ref, a, link, fed):
                         continue
-            elif ref.__class__ is Literal:
-                if ref.raw.__class__ is a.__class__ and ref.raw == a:
-                    continue
-            elif self._feeds_data(op, ref, a, link, fed):
-                continue
-            break
-        else:
-            if tracked or self._gives:
-                return self._taped_result(link, args) if tracked else self._result(link)
-            out = place(self, link.index, link.spec)  # as `_result`, without a call more
-            reference = _reference(out)
-            if self._at is not link.parent or self._fed is not fed:
-                return None
-            self._tensors.append(reference)
-            self._at = link
-            return out
-        del fed[self._at.fed :]
+                    break
+                else:
+                    if others is not None:
+                        at.next = link
+                    if tracked or self._gives:
+                        return self._taped_result(link, args) if tracked else self._result(link)
+                    out = place(self, link.index, link.spec)  # as `_result`, without a call more
+                    reference = _reference(out)
+                    if self._at is not at or self._fed is not fed:
+                        return None
+                    self._tensors.append(reference)
+                    self._at = link
+                    return out
+                del fed[self._at.fed :]
+            if others is None:
+                others = iter(() if op in at.restless else at.alike(op, args))
+            link = next(others, NOTHING)
+            if link is NOTHING or self._at is not at or self._fed is not fed:
+                break
         self._raw = op, args
         return None
 
@@ -124,10 +132,10 @@ class Following(Session[Tensor]):
         fed.append(self._as_it_is_now(array))
         return True
 
-    def _feeds_data(self, op: Op, ref: Ref, data: Any, link: Link, fed: list[Any]) -> bool:
+    def _feeds_data(self, ref: Ref, data: Any, link: Link, fed: list[Any]) -> bool:
         """Take a number that varies, or an array of NumPy's as it is now, as an external input of `link`."""
         if ref.__class__ is Varying:
-            return self._varies(op, ref, data, fed)
+            return self._varies(ref, data, fed)
         if ref.__class__ is not int or data.__class__ is not np.ndarray:
             return False
         if ref >= 0 or -1 - ref < len(fed) or self._fed is not fed:
@@ -140,22 +148,21 @@ class Following(Session[Tensor]):
         fed.append(data.copy())
         return True
 
-    def _varies(self, op: Op, ref: Varying, value: Any, fed: list[Any]) -> bool:
+    def _varies(self, ref: Varying, value: Any, fed: list[Any]) -> bool:
         """Take the Python number `value` as an external input."""
         if value.__class__ is not ref.kind:
             return False
         try:
             fed.append(array_of_number(value, ref.dtype))
-        except OverflowError as error:
-            del fed[self._at.fed :]
-            raise ConversionError(f"{op.name}: {value} does not fit in {ref.dtype}") from error
+        except OverflowError:  # other operands may have room for it
+            return False
         return True
 
     def _known(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Link | None:
         """The link for this op on exact inputs, if it came here before."""
         at = self._at
         link: Link
-        for link in (at.next, *at.children):
+        for link in (at.next, *at.alike(op, inputs)):
             if link.is_alike(op, params, len(inputs)):
                 for tensor, ref in zip(inputs, link.args):
                     if not self._is(tensor, ref, link):

@@ -113,7 +113,7 @@ def _form_of(link: Link, numbers: list[int], literals: list[Literal]) -> Hashabl
             literals.append(ref)
             args.append((ref.array.dtype, ref.device))
         else:
-            args.append((ref.number, ref.kind, ref.dtype) if isinstance(ref, Varying) else ref)
+            args.append((ref.number, ref.dtype) if isinstance(ref, Varying) else ref)
     feeds = tuple([(node.spec.ndim, node.spec.dtype, node.spec.device) for node in link.feeds])
     return link.op, tuple(args), feeds, link.signs, _without_numbers(link.params, numbers)
 

@@ -1,4 +1,4 @@
-"""What `auto` remembers: where sequences of ops ended, and how their results are computed."""
+"""What is remembered of deferred ops: where sequences ended, and how their results are computed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from .ending import Ending
-from .link import NOTHING, Link
+from .link import Link
 
 #: At most so many links may end sequences, and so many ops may lie on the ways to them, those shared by
 #: several counted for each. An op takes about a kilobyte.
@@ -68,9 +68,7 @@ def _forget(link: Link) -> None:
     link.endings = {}
     while link.parent is not None and not link.children and not link.endings:
         parent = link.parent
-        parent.children.remove(link)
-        if parent.next is link:
-            parent.next = parent.children[-1] if parent.children else NOTHING
+        parent.remove(link)
         link = parent
 
 

@@ -14,10 +14,10 @@ from ... import dtypes
 from ...apply import constant
 from ...ir import Op
 from ...tensor import ACTIVE, CONSTANT, Tensor, handling, replace_handlers, restore_handlers
+from .differences import why_another
 from .ending import Compile
 from .link import Link
 from .results import Failed, Late
-from .siblings import why_another
 from .stream import Stream
 
 

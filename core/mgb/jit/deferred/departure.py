@@ -14,7 +14,7 @@ from ..entry import END, READ, Entry, Literal
 from ..entry import Ref as Recorded
 from ..reasons import remedy, remedy_of_way
 from ..record import Record
-from .seed import Stretch
+from .seed import Section
 
 #: Mismatches that are another way through the body.
 _WAYS = frozenset({"operator mismatch", "too many instructions", "mismature end"})
@@ -47,7 +47,7 @@ class Place:
     ----------
     session : Session
     record : Record
-    stretch : Stretch
+    section : Section
     done : int
         How many of its links the call has gone.
     fed : sequence of arrays
@@ -60,7 +60,7 @@ class Place:
 
     session: Session[Tensor]
     record: Record
-    stretch: Stretch
+    section: Section
     done: int
     fed: Sequence[Any]
     looked: bool
@@ -68,13 +68,13 @@ class Place:
 
     @property
     def is_at_end(self) -> bool:
-        """Has it come to where the stretch ends?"""
-        return self.done >= len(self.stretch.steps)
+        """Has it come to where the section ends?"""
+        return self.done >= len(self.section.steps)
 
     @property
     def step(self) -> int:
         """The step that comes now."""
-        return self.stretch.end if self.is_at_end else self.stretch.steps[self.done]
+        return self.section.end if self.is_at_end else self.section.steps[self.done]
 
     @property
     def entry(self) -> Entry:
@@ -104,12 +104,12 @@ class Place:
 
     def _differs_in_wiring(self, tensor: Tensor, ref: Recorded) -> Departure | None:
         """Does an operand come from elsewhere than `ref` says, or is it of another type?"""
-        link = self.stretch.links.get(ref) if isinstance(ref, int) else None
+        link = self.section.links.get(ref) if isinstance(ref, int) else None
         if tensor._session is self.session:
             if link is not None and tensor._index == link.index:
                 return None
             mismatch = "input id mismatch" if link is not None else "expect external node, got internal"
-            return self._departure(mismatch, f"the result of step {self.stretch.steps[tensor._index]}")
+            return self._departure(mismatch, f"the result of step {self.section.steps[tensor._index]}")
         if isinstance(ref, int) and ref in self.record.statics and link is None:
             return None
         converts = isinstance(ref, int) and ref < 0 and self.record.externals[-1 - ref].converts is not None
@@ -122,7 +122,7 @@ class Place:
     def _differs_in_input(self, ref: int, tensor: Tensor) -> Departure | None:
         """Is the value of an input another one than before in this call, or of another type than recorded?"""
         array, now = tensor._data, f"input {-1 - ref}" if ref < 0 else f"the result of step {ref}"
-        number, spec = self.stretch.inputs.get(ref, len(self.fed)), self.record.spec(ref)
+        number, spec = self.section.inputs.get(ref, len(self.fed)), self.record.spec(ref)
         if number < len(self.fed):
             known = self.fed[number]
             if known is array or (tensor._index == CONSTANT and Literal(known).matches(array)):
@@ -138,7 +138,7 @@ class Place:
 
     def differs_in_read(self, tensor: Tensor) -> Departure | None:
         """Is the value of `tensor` wanted, which the step that comes now does not read?"""
-        step = self.stretch.steps[tensor._index]
+        step = self.section.steps[tensor._index]
         if self.entry.op is READ and self.entry.required == (step,):
             return None
         return self._departure("value unreadable", f"the value of step {step} was read")

@@ -134,14 +134,16 @@ class Stream(Following):
         self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any], raw: Any, full: bool
     ) -> Tensor | None:
         """The result of the next op, unless it is to run at once; a link for it is added if there is room."""
+        given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
         link = self._known(op, inputs, params)
         if link is None and self._is_restless(op, params):
             self._at.restless += (op,)
         elif link is None and not full:
             self._leaves(op, inputs, params)
-            given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
             self._growth = self._growth or Growth(self, self._as_it_is_now)
             link = self._growth.link(self._at, self._fed, op, inputs, params, raw[1] if given else inputs)
+        elif link is not None and given:
+            link.called_with(raw[1])
         return self._result(link) if link is not None else None
 
     def _leaves(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:

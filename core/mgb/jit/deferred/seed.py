@@ -16,8 +16,8 @@ from .operands import Ref, compared, same_bits
 
 
 @dataclass(slots=True)
-class Stretch:
-    """The steps of a record up to where a value of them was wanted, or an op ran at once.
+class Section:
+    """A straight run of steps of a record: up to where a value of them was wanted, or an op ran at once.
 
     Attributes
     ----------
@@ -83,8 +83,8 @@ class Stretch:
 
 def seed(
     record: Record, root: Callable[[], Link], symbolic_shape: bool, keeps_constants: bool = False
-) -> list[Stretch]:
-    """The stretches of a record, the sequence of each from a `root`; they have come once then.
+) -> list[Section]:
+    """The sections of a record, the sequence of each from a `root`; they have come once then.
 
     Parameters
     ----------
@@ -93,25 +93,25 @@ def seed(
     symbolic_shape : bool
         What follows from shapes alone is known at once then.
     keeps_constants : bool
-        See `Stretch`.
+        See `Section`.
     """
-    stretches = [Stretch(root(), keeps_constants)]
+    sections = [Section(root(), keeps_constants)]
     known: set[int] = set()
     for step, entry in enumerate(record.entries):
         if entry.op is OUTPUT_GRADIENT:
             break
-        now = stretches[-1]
+        now = sections[-1]
         ends = entry.op in (END, EXCLUDE) or entry.op.ordered
         if ends or any(wanted in now.links for wanted in entry.required):
             now.end = step
             if now.steps:
                 now.links[now.steps[-1]].seen += 1
-            stretches.append(Stretch(root(), keeps_constants))
+            sections.append(Section(root(), keeps_constants))
         elif symbolic_shape and _follows_from_shapes(entry, known):
             known.add(step)
         elif entry.op not in CUTS:
             now.add(record, step)
-    return stretches[:-1]
+    return sections[:-1]
 
 
 def _follows_from_shapes(entry: Entry, known: set[int]) -> bool:
@@ -120,23 +120,23 @@ def _follows_from_shapes(entry: Entry, known: set[int]) -> bool:
     return bool(entry.args) and all(isinstance(ref, Literal) or ref in known for ref in entry.args)
 
 
-def take_programs(stretches: Sequence[Stretch], variant: Variant) -> None:
+def take_programs(sections: Sequence[Section], variant: Variant) -> None:
     """Let the sequences that end as segments of `variant` do have the programs that these have by now."""
-    ends = {stretch.end: stretch for stretch in stretches if stretch.steps}
+    ends = {section.end: section for section in sections if section.steps}
     for number, segment in enumerate(variant.segments):
-        stretch = ends.get(segment.stop)
-        if stretch is None or not variant.is_compiled(number):
+        section = ends.get(segment.stop)
+        if section is None or not variant.is_compiled(number):
             continue
         program, reads = variant.program(number)
         constants = any(
-            not isinstance(ref, int) for ref in stretch.inputs
+            not isinstance(ref, int) for ref in section.inputs
         )  # the program holds what they were
-        known = all(r in stretch.inputs for r in reads) and all(o in stretch.links for o in segment.outputs)
+        known = all(r in section.inputs for r in reads) and all(o in section.links for o in segment.outputs)
         if known and not constants:
-            end = stretch.links[stretch.steps[-1]]
-            outputs = frozenset([stretch.links[step].index for step in segment.outputs])
+            end = section.links[section.steps[-1]]
+            outputs = frozenset([section.links[step].index for step in segment.outputs])
             ending = Ending(end.sequence(), outputs)
-            ending.take(program, [-1 - stretch.inputs[ref] for ref in reads])
+            ending.take(program, [-1 - section.inputs[ref] for ref in reads])
             end.endings[outputs] = ending
 
 

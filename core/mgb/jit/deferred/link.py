@@ -1,12 +1,22 @@
-"""The sequences of ops that `auto` saw, as a tree whose links lead from op to op."""
+"""The sequences of ops that were deferred, as a tree whose links lead from op to op."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ...ir import Node, Op, Spec
-from .operands import Ref
+from ...sizes import plain
+from ...tensor import Tensor
+from ..entry import Literal
+from .operands import Ref, Varying, compared
+
+#: An op, and the shapes of its operands.
+Key = tuple[Op, tuple[tuple[int, ...], ...]]
 
 
 class _Nothing:
@@ -18,6 +28,10 @@ class _Nothing:
 
 #: What comes after a link that nothing came after.
 NOTHING: Any = _Nothing()
+
+
+#: In what a call that is matched with a record may differ from it: see `Link`.
+NOT_AT_ALL, IN_NUMBERS, IN_ALL = range(3)
 
 
 def signs_of(params: Any) -> tuple[float, ...]:
@@ -49,10 +63,10 @@ class Link:
     next : Link or NOTHING
         What came after it last time.
     children : list of Link
-        All that ever came after it.
-    liberty : int
-        Where a call is matched with a record, what may come after it: 0: what was recorded; 1: with other
-        numbers; 2: anything.
+        All that ever came after it; `alike` finds those that an op may be.
+    may_differ : int
+        Where a call is matched with a record, what may differ from it after this op: `NOT_AT_ALL`,
+        `IN_NUMBERS`, or `IN_ALL`.
     signs : tuple of float
         Those of the zeros in its parameters, which equality does not tell from each other.
     seen : int
@@ -64,6 +78,7 @@ class Link:
     """
 
     __slots__ = (
+        "_alike",
         "args",
         "arity",
         "children",
@@ -71,7 +86,7 @@ class Link:
         "fed",
         "feeds",
         "index",
-        "liberty",
+        "may_differ",
         "nbytes",
         "next",
         "node",
@@ -102,11 +117,12 @@ class Link:
         self.fed: int = len(feeds) + (0 if parent is None else parent.fed)
         self.nbytes: int = sum(n.spec.nbytes for n in feeds) + (0 if parent is None else parent.nbytes)
         self.children: list[Link] = []
+        self._alike: dict[Key, list[Link]] | None = None  # the children, once there are several
         self.endings: dict[frozenset[int], Any] = {}
         self.varied = False
         self.seen = 0
         self.signs = signs_of(params)
-        self.liberty = 0
+        self.may_differ = NOT_AT_ALL
         self.restless: tuple[Op, ...] = ()
         self.next = NOTHING
 
@@ -124,11 +140,57 @@ class Link:
             and (not self.signs or signs_of(params) == self.signs)
         )
 
+    @property
+    def key(self) -> Key:
+        """Its op and the shapes of the operands."""
+        assert self.node is not None
+        return self.node.op, tuple([plain(node.spec.shape) for node in self.node.inputs])
+
+    def alike(self, op: Op, operands: Sequence[Any]) -> Sequence[Link]:
+        """The children, if there are several, with this op on Tensors, numbers and arrays of these shapes."""
+        if len(self.children) < 2:
+            return ()
+        found = self._alike
+        if found is None:
+            found = {}
+            for child in self.children:
+                found.setdefault(child.key, []).append(child)
+            self._alike = found
+        shapes: list[tuple[int, ...]] = []
+        for a in operands:
+            if isinstance(a, Tensor):
+                shapes.append(a._data.shape if a._data is not None else a.spec.shape)
+            else:
+                shapes.append(a.shape if a.__class__ is np.ndarray else ())
+        return found.get((op, tuple(shapes)), ())
+
+    def called_with(self, operands: Sequence[Any]) -> None:
+        """Know it by the Python numbers among `operands`: by 2, where it was 2.0 that gave the same."""
+        args = list(self.args)
+        for place, (ref, a) in enumerate(zip(self.args, operands)):
+            if isinstance(ref, Varying):
+                if a.__class__ is not ref.kind:
+                    args[place] = replace(ref, kind=a.__class__)
+            elif isinstance(ref, Literal):
+                raw = compared(a)
+                if raw.__class__ is not ref.raw.__class__ or raw != ref.raw:
+                    args[place] = replace(ref, raw=raw)
+        self.args = tuple(args)
+
     def add(self, child: Link) -> Link:
         """Let `child` come after this link."""
         self.children.append(child)
+        if self._alike is not None:
+            self._alike.setdefault(child.key, []).append(child)
         self.next = child
         return child
+
+    def remove(self, child: Link) -> None:
+        """Forget `child` and what comes after it."""
+        self.children.remove(child)
+        self._alike = None
+        if self.next is child:
+            self.next = self.children[-1] if self.children else NOTHING
 
     def sequence(self) -> list[Link]:
         """The ops from the first to this one."""

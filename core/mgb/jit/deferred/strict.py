@@ -14,9 +14,9 @@ from ..variant import Variant
 from .body import BodyStream
 from .departure import Departure, Place
 from .ending import Compile, Outcome
-from .link import Link
+from .link import IN_ALL, IN_NUMBERS, NOT_AT_ALL, Link
 from .operands import Ref
-from .seed import Stretch, seed, take_programs
+from .seed import Section, seed, take_programs
 
 
 class StrictStream(BodyStream):
@@ -31,10 +31,10 @@ class StrictStream(BodyStream):
 
     replays = True
     _as_it_is_now = staticmethod(lambda array: array)  # the same array is one input of a record
-    _stretches: Sequence[Stretch] = ()
-    _number = 0  # of the stretch
+    _sections: Sequence[Section] = ()
+    _number = 0  # of the section
     _looked = False
-    _liberty = 0  # of what comes: see `Link`
+    _may_differ = NOT_AT_ALL  # what comes: see `Link`
 
     def __init__(
         self,
@@ -46,46 +46,59 @@ class StrictStream(BodyStream):
     ) -> None:
         super().__init__(after, compile, tell, symbolic_shape)
         self._record = variant.record
-        self._stretches = seed(variant.record, Link, symbolic_shape, keeps_constants=True)
-        take_programs(self._stretches, variant)
+        self._sections = seed(variant.record, Link, symbolic_shape, keeps_constants=True)
+        take_programs(self._sections, variant)
 
     def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        self._number, self._looked, self._liberty = 0, False, 0
-        if self._at is not self._stretches[0].root:
+        self._number, self._looked, self._may_differ = 0, False, NOT_AT_ALL
+        if self._at is not self._sections[0].root:
             self._begin(self.most_ops)
         return super().run(body, args, kwargs)
 
     def _finish(self) -> None:
-        self._must_not(self._place().differs_in_cut(END))
+        self._must_not(Place.differs_in_cut, END)
         super()._finish()
 
     def _begin(self, limit: int, root: Link | None = None) -> None:
-        known = self._number < len(self._stretches)
-        super()._begin(limit, self._stretches[self._number].root if known else Link())
+        known = self._number < len(self._sections)
+        super()._begin(limit, self._sections[self._number].root if known else Link())
+        self._counted = self._root
 
     def _begun(self) -> list[Link]:
-        return [stretch.root for stretch in self._stretches]
+        return [section.root for section in self._sections]
 
     def _place(self) -> Place:
-        stretch = self._stretches[min(self._number, len(self._stretches) - 1)]
-        if self._at is not stretch.last:
-            self._liberty = max([self._liberty, *(link.liberty for link in self._at.sequence())])
-        done, departed = self._at.index + 1, self._liberty > 0
-        return Place(self, self._record, stretch, done, self._fed, self._looked, departed)
+        section = self._sections[min(self._number, len(self._sections) - 1)]
+        if self._at is not section.last:
+            self._count_in()
+        done, departed = self._at.index + 1, self._may_differ > NOT_AT_ALL
+        return Place(self, self._record, section, done, self._fed, self._looked, departed)
 
-    def _must_not(self, departure: Departure | None) -> None:
-        """Refuse what a call may not do otherwise than recorded."""
-        if departure is None or self._liberty == 2:
+    def _count_in(self) -> None:
+        """What the links since the last such call say that may differ counts from now on."""
+        link = self._at
+        while link is not self._counted and link.parent is not None:
+            self._may_differ = max(self._may_differ, link.may_differ)
+            link = link.parent
+        self._counted = self._at
+
+    def _must_not(self, differs: Callable[..., Departure | None], *args: Any) -> None:
+        """Refuse what a call may not do otherwise than recorded, if ``differs(place, *args)`` finds that."""
+        place = self._place()
+        if self._may_differ == IN_ALL:
+            return
+        departure = differs(place, *args)
+        if departure is None:
             return
         if not departure.may:
             raise departure.error
-        self._liberty = 2 if departure.frees else 1
+        self._may_differ = IN_ALL if departure.frees else IN_NUMBERS
 
     def seen(self, tensor: Tensor) -> None:
         self._looked = True
 
     def _go_on(self) -> None:
-        """The stretch is over."""
+        """The section is over."""
         self._number += 1
         if self._at is self._root:
             self._begin(self.most_ops)
@@ -103,11 +116,11 @@ class StrictStream(BodyStream):
     ) -> Tensor | None:
         out = super()._followed(op, inputs, params, raw, full)
         if self._at is not self._root:
-            self._at.liberty = max(self._at.liberty, self._liberty)
+            self._at.may_differ = max(self._at.may_differ, self._may_differ)
         return out
 
     def _leaves(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
-        self._must_not(self._place().differs_in_op(op, inputs, params))
+        self._must_not(Place.differs_in_op, op, inputs, params)
 
     def _is_restless(self, op: Op, params: dict[str, Any]) -> bool:
         return False
@@ -115,7 +128,7 @@ class StrictStream(BodyStream):
     def read(self, tensor: Tensor) -> Any:
         is_own = tensor._session is self and get_ident() == self._thread and not handling()
         if is_own and self._now is None and not self._busy:
-            self._must_not(self._place().differs_in_read(tensor))
+            self._must_not(Place.differs_in_read, tensor)
             self._looked = True
             self._go_on()
         return super().read(tensor)
@@ -126,7 +139,7 @@ class StrictStream(BodyStream):
         return super()._is(tensor, ref, link)
 
     def pause(self) -> None:
-        self._must_not(self._place().differs_in_cut(EXCLUDE))
+        self._must_not(Place.differs_in_cut, EXCLUDE)
         self._go_on()
 
 
