@@ -11,6 +11,7 @@ from .arguments import ARRAYS, arrays_among, names_of, shapes_of
 from .binding import P, R
 from .bodies import Impure, Matched, Matches, Streams
 from .deferred.body import BodyStream
+from .deferred.lengths import Forms
 from .deferred.strict import ImperativeStream, StrictStream
 from .traced import Traced
 from .tree import flatten
@@ -34,6 +35,7 @@ class Matching(Traced[P, R]):
         )
         self._taped = Streams(self._stream)
         self._impure: WeakCache[Impure] = WeakCache()
+        self._forms = Forms()
         #: By whether a tape of the caller looks on, and by which arguments are NumPy's.
         self._matches: dict[tuple[bool, tuple[bool, ...]], Matches] = {}
 
@@ -66,7 +68,14 @@ class Matching(Traced[P, R]):
         """`variant`, for calls that are matched with it."""
         kind = ImperativeStream if self.imperative else StrictStream
         compile, tell, symbolic_shape = self._compiler, self._statistics.again, self.symbolic_shape
-        return Matched(variant, lambda v: kind(v, _AFTER, compile, tell, symbolic_shape))
+        forms = self._forms
+
+        def make(variant: Variant) -> BodyStream:
+            stream = kind(variant, _AFTER, compile, tell, symbolic_shape)
+            stream.share(forms)
+            return stream
+
+        return Matched(variant, make)
 
     def _programs_of_bodies(self) -> list[Program]:
         """What was compiled where the body runs."""

@@ -205,7 +205,6 @@ class trace(Matching[P, R]):
             freezes=self.capture_as_const,
             symbolic_shape=self.symbolic_shape,
         )
-        observer = observer or Observer(leaves, False, self._instance is not None)
         session = self._session(args, kwargs, leaves, policy, arrangement, observer=observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1

@@ -133,7 +133,7 @@ def a_counter_that_scales():
     return World(body, [(None,)] * 4, lambda: list(log))
 
 
-@case(other_ops=True, impure=True)
+@case(other_ops=True)
 def a_body_that_does_something_every_other_call():
     box = Box()
 

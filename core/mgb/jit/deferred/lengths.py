@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ... import forking
 from ...errors import MgbError
 from ...executor import Program
 from ...ir import Node, Spec, const_node, input_node
@@ -81,10 +82,11 @@ class Form:
 
 
 class Forms:
-    """The forms of the sequences that ended."""
+    """The forms of the sequences that ended. Streams of several threads may share them."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, Form] = OrderedDict()
+        self._lock = forking.lock()
 
     def of(self, sequence: Sequence[Link], outputs: tuple[int, ...]) -> tuple[Form, Instance] | None:
         """The form of a sequence, and what it has beside; None where a parameter cannot be compared."""
@@ -92,17 +94,16 @@ class Forms:
         literals: list[Literal] = []
         try:
             key = outputs, tuple([_form_of(link, numbers, literals) for link in sequence])
-            form = self._known.get(key)
+            hash(key)
         except TypeError:
             return None
         lengths = tuple([length for link in sequence for node in link.feeds for length in node.spec.shape])
         instance = Instance(lengths, tuple(numbers), literals)
-        if form is None:
-            form = self._known[key] = Form(instance)
+        with self._lock:
+            form = self._known.pop(key, None) or Form(instance)
+            self._known[key] = form
             if len(self._known) > _FORMS:
                 self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
         return form, instance
 
 

@@ -77,6 +77,10 @@ class Stream(Following):
         self._limit = 0
         self._begin(self.most_ops)
 
+    def share(self, forms: Forms) -> None:
+        """Let sequences that differ in lengths have the programs that other streams have."""
+        self._forms = forms
+
     def _begin(self, limit: int, root: Link | None = None) -> None:
         """Nothing waits; this is done as a whole or, when an interrupt comes, not at all."""
         root = root or self._roots.get(limit) or self._roots.setdefault(limit, Link())

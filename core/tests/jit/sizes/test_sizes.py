@@ -274,14 +274,13 @@ def test_retrace_reason_names_the_line_comparing_lengths() -> None:
             return x * 2
         return x + 1
 
-    for options in ({}, {"run_body": True}):
-        traced = trace(decides, **options)
-        for length in (3, 4, 9):
-            traced(Tensor(np.ones(length, np.float32)))
-        line = inspect.getsourcelines(decides)[1] + 1
-        _, reason = traced.stats()["reasons"]
-        assert "has shape (9,), recorded were (4,), (3,)" in reason
-        assert reason.endswith(f"; lengths decide at {__file__}:{line}")
+    traced = trace(decides)
+    for length in (3, 4, 9):
+        traced(Tensor(np.ones(length, np.float32)))
+    line = inspect.getsourcelines(decides)[1] + 1
+    _, reason = traced.stats()["reasons"]
+    assert "has shape (9,), recorded were (4,), (3,)" in reason
+    assert reason.endswith(f"; lengths decide at {__file__}:{line}")
 
 
 def test_negative_step_slices_do_not_retrace_at_new_lengths() -> None:
