@@ -90,14 +90,6 @@ def f(): return table.get(p), p in [P(1)], p < P(2)
 n = types.SimpleNamespace(a=1)
 def f(): return n == types.SimpleNamespace(a=1), repr(n)
 #-> n = types.SimpleNamespace(a=2)
-### nested unpacking
-xs = [[1, 2], [3, 4]]
-def f(): return [a + b for a, b in xs]
-#-> xs[1][0] = 9
-### attributes five deep
-a = A(); a.b = A(); a.b.c = A(); a.b.c.d = A(); a.b.c.d.e = A(); a.b.c.d.e.x = 1
-def f(): return a.b.c.d.e.x
-#-> a.b.c = A(); a.b.c.d = A(); a.b.c.d.e = A(); a.b.c.d.e.x = 2
 ### in a dict no longer
 d = {"a": 1}
 def f(): return "a" in d
@@ -134,10 +126,6 @@ def f(): return x is y
 x = [1]; y = x
 def f(): return x[0] + y[0]
 #-> y = [5]
-### sorted items of lists
-d = {"a": [2], "b": [1]}
-def f(): return sorted(d.items(), key=lambda pair: pair[1])[0][0]
-#-> d["a"][0] = 0
 ### truth of an object
 class A:
     n = 0

@@ -23,11 +23,6 @@ def f(): return id(x) > 0
 xs = []
 def f(): xs.append(1)
 #-> list.append
-### item deleted
-d = {1: 2}
-def f():
-    if d: del d[1]
-#-> an element of a dict
 ### attribute assigned
 class A: n = 0
 a = A()
@@ -65,10 +60,6 @@ def f():
 a = np.zeros(3)
 def f(): np.add(1, 2, out=a)
 #-> the elements of a ndarray
-### out without a keyword
-a = np.zeros(3)
-def f(): np.sin(np.ones(3), a)
-#-> the elements of a ndarray
 ### copyto
 a = np.zeros(3)
 def f(): np.copyto(a, 1)
@@ -87,21 +78,10 @@ def f():
     ys = xs
     ys += [2]
 #-> contents of a list
-### written by a helper
-xs = []
-def g(to): to.append(1)
-def f(): g(xs)
-#-> list.append
 ### written by a callback
 xs = []
 def f(): list(map(xs.append, [1, 2]))
 #-> the contents of a list
-### written through a fresh list
-xs = [[1]]
-def f():
-    ys = [x for x in xs]
-    ys[0].append(2)
-#-> list.append
 ### in place in a fresh dict
 xs = [1]
 def f():
@@ -125,16 +105,6 @@ def f():
     import colorsys
     return colorsys.rgb_to_hsv(1, 1, 1)
 #-> colorsys
-### property that writes
-class A:
-    n = 0
-    @property
-    def x(self):
-        self.n += 1
-        return self.n
-a = A()
-def f(): return a.x
-#-> attribute n
 ### warning
 def f(): warnings.warn("x", stacklevel=2)
 #-> warn
