@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir import Body
 from ...scalars import plain
 from ..call import Recorded
 from ..entry import Literal, Ref
@@ -40,6 +41,8 @@ class _Agreement:
         )
 
     def _is_same_step(self, one: Any, two: Any) -> bool:
+        if any(type(value) is Body for value in two.params.values()):
+            return one.op is two.op and one.spec == two.spec  # constants in a loop are operands of the other
         return (
             one.op is two.op
             and one.spec == two.spec

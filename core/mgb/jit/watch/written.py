@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...scalars import FOLLOWED, SCALARS, plain
+from ...scalars import FOLLOWED, plain
 from ...tensor import Tensor
 from ..guard import Guard, is_plain, same
 from ..numbers import Computed
@@ -95,9 +95,8 @@ def _can_make(observer: Watcher, value: Any) -> bool:
     """Can a call that skips the body make it? Plain values follow from the guards."""
     if type(value) is Tensor:
         return observer.writing.has_effects and observer.makes(value) and not namespace(value)
-    if type(value) in (*SCALARS, tuple):
-        return observer.writing.has_effects and observer.is_trial and is_plain(plain(value))
-    return observer.writing.has_effects and is_plain(value) and not observer.refuses
+    is_made = is_plain(plain(value)) if observer.is_trial else is_plain(value) and not observer.refuses
+    return observer.writing.has_effects and is_made
 
 
 def _is_place(observer: Watcher, source: Source) -> bool:

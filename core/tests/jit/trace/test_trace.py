@@ -69,7 +69,8 @@ def test_new_shapes_do_not_retrace(mode: dict) -> None:
         np.testing.assert_allclose(function(tensor(x)).numpy(), x.reshape(rows * 2, -1) * 4, rtol=1e-6)
     assert function.stats()["variants"] == 3
     if not mode.get("without_host"):
-        assert function.stats()["records"] == 2
+        runs = mode.get("run_body") or mode.get("imperative")
+        assert function.stats()["records"] == (3 if runs else 2)  # a body that runs, for each
 
 
 def test_dtype_and_device_changes_mismatch_in_replay_and_retrace_otherwise() -> None:
