@@ -41,7 +41,7 @@ class _Agreement:
         )
 
     def _is_same_step(self, one: Any, two: Any) -> bool:
-        if any(type(value) is Body for value in two.params.values()):
+        if _holds_body(tuple(two.params.values())):
             return one.op is two.op and one.spec == two.spec  # constants in a loop are operands of the other
         return (
             one.op is two.op
@@ -107,6 +107,10 @@ class _Agreement:
         if one is None or two is None:
             return one is two
         return not isinstance(one, Given | Live) and self._is_same_ref(one, two)
+
+
+def _holds_body(value: Any) -> bool:
+    return type(value) is Body or (type(value) is tuple and any(map(_holds_body, value)))
 
 
 def _is_same(one: Any, two: Any) -> bool:

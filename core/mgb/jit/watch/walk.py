@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ...holding import Holder, attributes_of
+from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from ..guard import Guard, Guards, is_plain
@@ -35,6 +35,7 @@ from .bearer import Bearer
 from .changing import Changing
 from .names import Names, codes_in, names_of, packages_of
 from .unread import Unread
+from .wholes import attributes_read
 
 _BUILTINS = Held(vars(builtins))
 _ERRORS = frozenset({"TypeError", "AttributeError", "Exception", "BaseException", "hasattr", "getattr"})
@@ -239,9 +240,10 @@ class Walk:
             self._whole.add(id(one))
             source = self.where(one)
             source = source if source is not None and is_in_argument(source) else Object(Held(one))
-            self.guard(Result(attributes_of, source), "items", tuple(attributes_of(one)))
-            self.loaded.update(attributes_of(one))
-            for name in attributes_of(one):
+            names = attributes_read(one)
+            self.guard(Result(attributes_read, source), "items", tuple(names))
+            self.loaded.update(names)
+            for name in names:
                 self.place(Attribute(source, name), vars(one)[name])
             waiting += [part for _, part in one.__parts__() if isinstance(part, Holder)]
         self.drain()

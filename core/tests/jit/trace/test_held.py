@@ -141,7 +141,7 @@ def test_stored_and_returned_state_carries_over_between_calls(holder: Any, trace
 
 
 #: Where `trace` writes what a body that it skips has made.
-WRITTEN = (in_dict, in_list, in_object, in_place_too)
+WRITTEN = (in_dict, in_list, in_object, in_place_too, in_cell)
 
 
 @pytest.mark.parametrize("traced", REFUSING.values(), ids=REFUSING)

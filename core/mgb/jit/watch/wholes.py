@@ -1,0 +1,35 @@
+"""Which attributes of a holder code of mgb's may read that works with it."""
+
+from __future__ import annotations
+
+import functools
+from types import CodeType, FunctionType
+from typing import Any
+
+from ...holding import attributes_of
+from ..guard import is_plain
+from .known import top_of
+
+
+def attributes_read(holder: Any) -> list[str]:
+    """The names of its attributes, but for plain values that only a user's code can name."""
+    own, named = vars(holder), _named(type(holder))
+    return [name for name in attributes_of(holder) if name in named or not is_plain(own[name])]
+
+
+@functools.lru_cache(maxsize=256)
+def _named(kind: type) -> frozenset[str]:
+    """The names in the code of the classes of mgb's that a class is made of."""
+    found: set[str] = set()
+    for base in kind.__mro__:
+        for value in vars(base).values() if top_of(base) == "mgb" else ():
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            if isinstance(function, FunctionType):
+                found |= _names_in(function.__code__)
+    return frozenset(found)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = [_names_in(part) for part in code.co_consts if isinstance(part, CodeType)]
+    texts = [part for part in code.co_consts if isinstance(part, str)]
+    return set(code.co_names).union(texts, *inner)
