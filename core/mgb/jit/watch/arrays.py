@@ -1,4 +1,8 @@
-"""Which arrays among the arguments a function only hands to mgb, so that what they hold need not stay."""
+"""Which arrays among the arguments a function only hands to mgb, so that what they hold need not stay.
+
+It gives them to a function of mgb's, or has an operator take them, once. Afterwards it is asked whether an op
+has taken them, and whether another function has got them, as that of an operator of a user's.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,12 @@ _PUSHING = frozenset(
     "LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_NAME LOAD_DEREF LOAD_FAST_LOAD_FAST PUSH_NULL KW_NAMES".split()
 )
 
+#: What takes from the stack, and puts one result there, or a method and what it is called of.
+_EXPRESSIONS = ("LOAD_ATTR", "LOAD_METHOD", "BINARY_", "UNARY_", "COMPARE_OP", "BUILD_", "CALL", "PRECALL")
+
 
 def handed_over(function: FunctionType) -> frozenset[str]:
-    """The parameters that are once given to a function of mgb's, before any jump, and not used otherwise.
+    """The parameters that once a function of mgb's or an operator takes, before any jump, and nothing else.
 
     Each of them may be replaced by what that gives, and used then.
     """
@@ -115,6 +122,22 @@ def _given(
             value, end = _named(step.argval, function.__globals__, steps, place)
             if _is_mgbs(value):
                 yield from _arguments(name, steps, end, key)
+        elif key is None and _is_load(step, name) and _is_operand(steps[place + 1 :]):
+            yield place
+
+
+def _is_operand(steps: Sequence[dis.Instruction]) -> bool:
+    """Does an operator take what was just loaded, and not write it?"""
+    above = 0  # what lies on it
+    for step in steps:
+        if step.opname == "BINARY_OP" and above < 2:
+            return above == 0 or not step.argrepr.endswith("=")
+        if step.opname not in _PUSHING and (above == 0 or not step.opname.startswith(_EXPRESSIONS)):
+            return False
+        above += dis.stack_effect(step.opcode, step.arg)
+        if above < (0 if step.opname in _PUSHING else 1):
+            return False
+    return False
 
 
 def _named(

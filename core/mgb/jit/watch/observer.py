@@ -80,7 +80,7 @@ class Observer:
         self.writing = Writes()
         self.running = Running(self)
         self.net = Events(self.running)
-        self._handed: dict[Argument, Any] = {}  # arrays that the body only hands to mgb
+        self.lent: dict[Argument, Any] = {}  # arrays that the body only hands to mgb
         self._taken: set[int] = set()  # the ids of those that ops have taken
         self.begun: tuple[list[Any], Any] = [], None  # the arguments
         self._errors = ending.handling_of_errors()
@@ -171,7 +171,7 @@ class Observer:
     def forget(self) -> None:
         """Hold nothing of the call any more but what its guards hold."""
         self.leaves = ()
-        self._handed.clear()
+        self.lent.clear()
         self.walk.forget()
         self.net.forget()
         self.running.forget()
@@ -209,6 +209,7 @@ class Observer:
 
     def _roots(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         walk = self.walk
+        self.running.body = getattr(getattr(function, "__func__", function), "__code__", None)
         self._arguments(args[self._of_instance :], kwargs, *self._free_leaves(function, args, kwargs))
         if self._of_instance:
             walk.place(Object(Held(args[0])), args[0])
@@ -263,7 +264,7 @@ class Observer:
                 walk.argument(source, leaf, True)
             elif not is_plain(leaf):
                 if id(leaf) in handed:
-                    self._handed[source] = leaf
+                    self.lent[source] = leaf
                 walk.argument(source, leaf, id(leaf) in handed)
             elif type(leaf) in TEXTS or self._has_numbers or index in texts:
                 walk.guard(source, "same", leaf)
@@ -276,7 +277,7 @@ class Observer:
         ending.settings(self)
         if self.walk.sees_numpy:
             self.walk.guard(Call(Object(Held(ending.handling_of_errors))), "same", self._errors)
-        for source, array in self._handed.items():
+        for source, array in self.lent.items():
             if id(array) not in self._taken or id(array) in self.walk.also:
                 kinds.look(self.walk, source, array)
         self.walk.ends()

@@ -7,7 +7,7 @@ from types import FrameType, FunctionType
 from typing import Any, NamedTuple, Protocol
 
 from ..guard import Guards
-from ..source import Source
+from ..source import Argument, Source
 from .changing import Changing
 
 
@@ -129,6 +129,7 @@ class Watcher(Protocol):
     writing: Writes
     refuses: bool
     line: tuple[str, int]
+    lent: dict[Argument, Any]
     begun: tuple[list[Any], Any]
 
     @property

@@ -39,6 +39,8 @@ class Running:
         self._handled = sys.exception()
         #: The ids of what was initialized meanwhile.
         self.made: set[int] = set()
+        #: The code of the body, until it has begun.
+        self.body: CodeType | None = None
         #: By the ids of what a method in C was called of: which, and where.
         self.lines: dict[int, tuple[str, tuple[str, int]]] = {}
 
@@ -69,6 +71,8 @@ class Running:
         code = frame.f_code
         if code.co_name == "__init__" and code.co_varnames:
             self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
+        if self._observer.lent and not pure.is_librarys(code):
+            self._is_given(frame)
         if self.walk.has_run(code, frame.f_globals):
             return
         if code is known.SHOWS_WARNING:
@@ -80,6 +84,14 @@ class Running:
         elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or _is_collecting(code, frame)):
             if not self.walk.starts(code, frame.f_globals) and not pure.is_librarys(code):
                 self.impure(f"calls {code.co_qualname}, which nothing leads to", frame)
+
+    def _is_given(self, frame: FrameType) -> None:
+        """A function that begins, other than the body, looks at the arrays that it is given."""
+        if frame.f_code is self.body:
+            self.body = None  # it may call itself
+        else:
+            given = set(map(id, frame.f_locals.values()))
+            self.walk.also |= given.intersection(map(id, self._observer.lent.values()))
 
     def _warns(self, frame: FrameType) -> None:
         caller = frame.f_back
