@@ -195,20 +195,20 @@ class Observer:
         try:
             self.running.see(self._roots, function, args, kwargs)
             result = self._run(function, args, kwargs)
-            _watching.observer = outer
             self.net.end()
+            _watching.observer = outer
             self.running.see(self._end, result, args, kwargs)
         finally:  # an interrupt may come anywhere
-            _watching.observer = outer
             self.net.end()
+            _watching.observer = outer
             self.begun = [], None
             self.walk.release()
         return result
 
     def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _watching.observer = self  # of whom a signal handler has to know as long as he is told anything
         if trouble := self.net.begin():
             self.impure(f"its calls cannot be watched: {trouble}")
-        _watching.observer = self
         return function(*args, **kwargs)
 
     def _roots(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

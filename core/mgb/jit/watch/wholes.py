@@ -13,12 +13,13 @@ from .known import top_of
 
 def attributes_read(holder: Any) -> list[str]:
     """The names of its attributes, but for plain values that only a user's code can name."""
-    own, named = vars(holder), _named(type(holder))
+    kind: Any = type(holder)
+    own, named = vars(holder), _named(kind)
     return [name for name in attributes_of(holder) if name in named or not is_plain(own[name])]
 
 
 @functools.lru_cache(maxsize=256)
-def _named(kind: type) -> frozenset[str]:
+def _named(kind: Any) -> frozenset[str]:
     """The names in the code of the classes of mgb's that a class is made of."""
     found: set[str] = set()
     for base in kind.__mro__:
