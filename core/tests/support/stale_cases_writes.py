@@ -83,7 +83,7 @@ def a_list_that_is_extended():
     return World(body, [(None,)] * 4, lambda: list(log))
 
 
-@case()
+@case
 def a_global_counter():
     def body(x):
         global COUNT
@@ -93,7 +93,7 @@ def a_global_counter():
     return World(body, [(None,)] * 4, lambda: COUNT)
 
 
-@case()
+@case
 def a_closure_counter():
     count = 0
 
@@ -134,7 +134,7 @@ def a_method_that_counts():
     return calls(box.count, lambda: box.calls)
 
 
-@case()
+@case
 def a_class_attribute_that_counts():
     def body(x):
         Box.total += 1
@@ -143,13 +143,13 @@ def a_class_attribute_that_counts():
     return World(body, [(None,)] * 4, lambda: Box.total)
 
 
-@case()
+@case
 def a_setattr():
     box = Box()
     return calls(lambda: setattr(box, "calls", box.calls + 1), lambda: box.calls)
 
 
-@case()
+@case
 def a_dict_of_an_object():
     box = Box()
     return calls(lambda: vars(box).update(calls=box.calls + 1), lambda: box.calls)
@@ -223,7 +223,7 @@ def a_heap():
     return calls(lambda: heapq.heappush(heap, -len(heap)), lambda: list(heap))
 
 
-@case(impure=True)
+@case
 def a_list_that_is_sorted():
     values = [3, 1, 2]
     return World(

@@ -91,7 +91,7 @@ class Running:
 
     def _library(self, frame: FrameType, code: CodeType) -> None:
         """A function that is trusted starts."""
-        module, back = frame.f_globals.get("__name__") or "", frame.f_back
+        module, back = frame.f_globals.get("__name__") or "", _caller(frame)
         top = module.partition(".")[0]
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
@@ -205,6 +205,14 @@ def _names_in_format(text: str) -> list[str]:
 def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
     """Is it a method that `dataclass` has made for a class of a library?"""
     return code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
+
+
+def _caller(frame: FrameType) -> FrameType | None:
+    """Who calls a function, past what explains its failures."""
+    back = frame.f_back
+    while back is not None and back.f_globals.get("__name__") == "mgb.arguments":
+        back = back.f_back
+    return back
 
 
 def _is_within_trusted(frame: FrameType | None) -> bool:

@@ -7,7 +7,6 @@ import decimal
 import fractions
 import inspect
 import operator
-import os
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +15,6 @@ import numpy as np
 import pytest
 from mgb import tensor
 from mgb.jit import trace
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("MGB_OBSERVER") != "names", reason="what the observer by names sees"
-)
 
 OUTSIDE = SimpleNamespace(value=None)
 

@@ -165,10 +165,9 @@ def f(): return bytes(m)
 a = (ctypes.c_float * 2)(1, 2)
 def f(): return sum(a)
 #-> which hides
-### decimals
-d = Decimal(1)
-def f(): return d / 3
-#-> Decimal
+### the whole of sys.modules
+def f(): return "watched_nowhere" in sys.modules
+#-> sys.modules
 ### module walk written
 net = M.Sequential(M.ReLU())
 def f():

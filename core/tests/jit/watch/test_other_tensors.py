@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +11,6 @@ import numpy as np
 import pytest
 from mgb import Tensor, tensor
 from mgb.jit import trace
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("MGB_OBSERVER") != "names", reason="what the observer by names sees"
-)
 
 
 class Held:

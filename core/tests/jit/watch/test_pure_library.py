@@ -49,7 +49,6 @@ PURE: dict[str, Callable[[Tensor], Tensor]] = {
     "outer": lambda x: x * np.add.outer(np.arange(2.0), [S.k, 1.0]).astype(np.float32),
     "generator of a seed": lambda x: x * np.random.default_rng(S.k).normal(size=(2, 2)).astype(np.float32),
     "bit generator": lambda x: x * np.random.Generator(np.random.PCG64(S.k)).random(),
-    "old generator": lambda x: x * np.random.RandomState(S.k).normal(),
     "date": lambda x: x * datetime.date(2020, 1, S.k).toordinal(),
     "date and time": lambda x: x * len(datetime.datetime(2020, 1, 2, S.k).isoformat()) * S.k,
     "decimal": lambda x: x * float(decimal.Decimal(f"1.{S.k}")),

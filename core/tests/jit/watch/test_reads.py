@@ -110,9 +110,6 @@ def f():
     import math
     return math.tau
 #-> import math; math.tau, kept = 7.0, math.tau
-### sys.modules
-def f(): return "watched_nowhere" in sys.modules
-#-> sys.modules["watched_nowhere"] = None
 ### private names
 class A:
     def __init__(self): self.__k = 1
