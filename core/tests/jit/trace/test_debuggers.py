@@ -58,7 +58,8 @@ def test_debugger_sees_body_lines_only_while_recording() -> None:
     assert [lines_seen(lambda: always(tensor(1.0))) for _ in range(2)] == [[1, 2]] * 2
 
 
-def test_profiler_does_not_prevent_skipping_the_body() -> None:
+def test_profiler_sees_what_runs() -> None:
+    """Where CPython has one place for a profiler, the body runs as long as that is taken."""
     traced, profiler = trace(watched), cProfile.Profile()
     profiler.enable()
     try:
@@ -66,7 +67,7 @@ def test_profiler_does_not_prevent_skipping_the_body() -> None:
             assert traced(tensor(1.0)).item() == 3.0
     finally:
         profiler.disable()
-    assert runs(traced) == 1
+    assert runs(traced) == (1 if hasattr(sys, "monitoring") else 2)
 
 
 @pytest.mark.skipif(hasattr(sys, "monitoring"), reason="sys.monitoring has places for both and for mgb")
@@ -79,7 +80,7 @@ def test_body_runs_under_both_debugger_and_profiler() -> None:
     finally:
         sys.setprofile(before[1])
         sys.settrace(before[0])
-    assert results == [3.0] * 3 and runs(traced) == 3 and "debugger and a profiler" in reasons(traced)
+    assert results == [3.0] * 3 and runs(traced) == 3 and "a profiler is active" in reasons(traced)
 
 
 def test_breakpoint_stops_at_the_next_line_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +141,7 @@ def test_function_called_as_a_debugger_is_watched() -> None:
         return breakpoint(x + setting.set_trace(5.0))
 
     assert [f(tensor(1.0)).item() for _ in range(3)] == [6.0] * 3
-    assert runs(f) == 1, reasons(f)
+    assert runs(f) == 2, reasons(f)  # the first one makes an attribute
     setting.trace = 3.0
     assert f(tensor(1.0)).item() == 12.0
     setting.trace = 0.0

@@ -126,10 +126,6 @@ def asks_an_id(x: Any) -> Any:
     return x * 2.0 if id(thing) else x
 
 
-def calls_what_is_cached(x: Any) -> Any:
-    return x * cached(thing)
-
-
 def starts_a_thread(x: Any) -> Any:
     thread = threading.Thread(target=int)
     thread.start()
@@ -148,9 +144,9 @@ def returns_an_object(x: Any) -> Any:
 
 
 IMPURE = [
-    appends, writes_an_item, writes_an_array, keeps_an_argument, prints, logs,
+    appends, writes_an_array, keeps_an_argument, prints, logs,
     opens_a_file, reads_by_item, reads_by_numpy, reads_by_float, decides, masks, excludes, asks_the_time,
-    draws, draws_by_numpy, asks_an_id, calls_what_is_cached, starts_a_thread, looks_into_a_large_array,
+    draws, draws_by_numpy, asks_an_id, starts_a_thread, looks_into_a_large_array,
     returns_an_object,
 ]  # fmt: skip
 

