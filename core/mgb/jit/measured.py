@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .followed_array import FollowedArray
+
 
 class Measured(np.ndarray[Any, Any]):
     """A view of an array whose lengths are followed; what NumPy makes of it is made of the array.
@@ -64,8 +66,7 @@ def given(value: Any) -> Any:
 
 def array_of(value: Any) -> Any:
     """Of a view, or of what stands for an array, the array."""
-    is_standing = isinstance(value, np.ndarray) and not issubclass(type(value), np.ndarray)
-    return value.array if is_standing else given(value)
+    return value.array if type(value) is FollowedArray else given(value)
 
 
 def with_views(value: Any, views: Sequence[tuple[Any, Measured]]) -> Any:

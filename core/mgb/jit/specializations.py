@@ -6,6 +6,8 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .arguments import ArrayKey, Key, numbers_in
@@ -176,14 +178,16 @@ def _free_arguments(record: Record) -> Indices:
 
 def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:
     """Is there another number now than the guard wants, of the same type, or another Tensor or array?"""
-    if guard.test == "array":
-        return isinstance(guard.source, Argument) and not guard.holds(leaves)
+    if guard.test == "array" and isinstance(guard.source, Argument):
+        return not guard.holds(leaves)
     if not isinstance(guard.source, Global | Cell | Attribute | Item) or guard.holds(leaves):
         return False
     try:
         now = guard.source.read(leaves)
     except Exception:
         return False
+    if guard.test == "array":
+        return type(now) is np.ndarray
     if guard.test == "same":
         return type(now) in FOLLOWED and type(now) is type(guard.value)
     then = guard.value.get() if guard.test == "is" else now  # None where it is gone

@@ -16,8 +16,8 @@ import numpy as np
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
+from ..followed_array import FollowedArray
 from ..measured import Measured, array_of, given
-from .arrays import FollowedArray
 from .code import codes_in, instrumented, with_hooks
 from .operands import MISSING, given_to, is_of_mgb, is_plain_class, is_users, lookup, told
 from .transform import CALL, IDENTICAL, IDENTITY, RESULT

@@ -14,12 +14,12 @@ import numpy as np
 
 from ...errors import ImpureBodyError
 from ...tensor import ACTIVE
+from ..followed_array import FollowedArray, each
 from ..guard import Guard
 from ..source import Argument, Source
 from ..watch import Observer, kinds, known, pure
 from ..watch.events import Events
 from ..watch.undoing import undo
-from .arrays import FollowedArray, each
 from .calls import Calls
 from .lending import Lending
 
@@ -44,9 +44,11 @@ class Following(Observer):
         arrays = {Argument(n) for n, leaf in enumerate(leaves) if isinstance(leaf, np.ndarray)}
         self.changing.follows, self._leaves = follows - arrays, leaves
         self.writing.has_effects = True
-        self._arrays = {id(leaf): FollowedArray(leaf, _measured, self._looks) for leaf in _alone(leaves)}
+        self._arrays = {id(leaf): self._stand_in(leaf) for leaf in _alone(leaves)}
         self._looked: set[int] = set()
-        self._lending = Lending(self.changing.numbers, self.guards, leaves, follows, self._arrays)
+        self._lending = Lending(
+            self.changing.numbers, self.guards, leaves, follows, self._arrays, self._stand_in
+        )
         self._calls = Calls(self._tell_call, _measured)
         self._harmless: set[CodeType] = set()
         self.running.originals = self._calls.originals
@@ -101,6 +103,9 @@ class Following(Observer):
 
     def follows_array(self, leaf: Any) -> bool:
         return id(leaf) in self._arrays
+
+    def _stand_in(self, array: Any) -> FollowedArray:
+        return FollowedArray(array, _measured, self._looks)
 
     def _looks(self, array: Any) -> None:
         """The values of an array among the arguments decide what comes."""

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...holding import Holder
+from ...ir import Spec
 from ...scalars import FOLLOWED, SCALARS, fixed, plain
 from ...sizes import tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
+from ..followed_array import FollowedArray
 from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
-from ..source import Argument, Attribute, Item, Result, Source, found_at
+from ..source import Argument, Attribute, Held, Item, Result, Source, found_at
 from ..tree import flatten, parts_of, put
 from ..watch import known
 from ..watch.undoing import is_place, is_slot, write
@@ -36,7 +40,9 @@ class Lending:
     follows : frozenset of Source
         Where numbers are followed.
     arrays : dict
-        By the ids of arrays among the arguments what stands for them.
+        By the ids of arrays, first of those among the arguments, what stands for them.
+    stand_in : callable
+        Makes what stands for an array.
     """
 
     def __init__(
@@ -46,8 +52,9 @@ class Lending:
         leaves: Sequence[Any],
         follows: frozenset[Source],
         arrays: dict[int, Any],
+        stand_in: Callable[[Any], Any],
     ) -> None:
-        self._arrays = arrays
+        self._arrays, self._stand_in = arrays, stand_in
         self._numbers, self._guards, self._leaves = numbers, guards, leaves
         self._follows = follows
         self._places: list[tuple[Source, Any, Any]] = []  # with the number, and what stands for it
@@ -61,12 +68,23 @@ class Lending:
         tuples = {s.of for s in self._follows if isinstance(s, Item) and isinstance(self._at(s.of), tuple)}
         for source in self._follows:
             value = self._at(source)
-            is_one = not isinstance(source, Argument) and type(value) in FOLLOWED and value == value
-            if is_one and getattr(source, "of", None) not in tuples and self._may_lend(source):
+            if isinstance(source, Argument) or getattr(source, "of", None) in tuples:
+                continue
+            if type(value) in FOLLOWED and value == value and self._may_lend(source):
                 self._put(source, value, self._numbers.at(source, value))
+            elif type(value) is np.ndarray and not value.dtype.hasobject and self._may_lend(source):
+                self._put(source, value, self._array_at(source, value))
         for source in filter(self._may_lend, tuples):
             parts = [self._part(Item(source, n), part) for n, part in enumerate(self._at(source))]
             self._put(source, self._at(source), tuple_like(self._at(source), parts))
+
+    def _array_at(self, source: Source, array: Any) -> Any:
+        """What stands for an array, which may have other values of its type, and stands nowhere else."""
+        if id(array) not in self._arrays:
+            self._arrays[id(array)] = self._stand_in(array)
+        self._guards.add(Guard(source, "type", Held(np.ndarray)))
+        self._guards.add(Guard(source, "spec", Spec(array.shape, array.dtype)))
+        return self._arrays[id(array)]
 
     def _at(self, source: Source) -> Any:
         return found_at(source, self._leaves)
@@ -105,6 +123,8 @@ class Lending:
         for source, value in places.items():
             if type(value) in SCALARS:
                 places[source] = value.value
+            elif type(value) is FollowedArray:
+                places[source] = value.array
 
     # arguments
 

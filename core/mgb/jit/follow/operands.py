@@ -30,9 +30,9 @@ from ...scalars import SCALARS, Scalar
 from ...sizes import but_lengths, settled
 from ...tensor import Tensor
 from ...trusted import NUMPY, PACKAGE, is_library, is_plugins, is_python
+from .. import followed_array as arrays
 from ..binding import Bindable
 from ..measured import Measured, given
-from . import arrays
 
 #: Functions and methods in C.
 IN_C = (

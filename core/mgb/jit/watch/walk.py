@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
+from ..followed_array import FollowedArray
 from ..guard import Guard, Guards, is_plain
 from ..source import (
     Argument,
@@ -141,6 +144,9 @@ class Walk:
         if source in self.places or len(self.places) > LARGEST:
             return
         self.places[source] = value
+        if type(value) is FollowedArray:
+            self._keep(value.array, source)
+            return
         if type(value) in SCALARS:  # what is asked of it is a guard
             if value.path != source:  # a later call may find two numbers
                 self.guard(source, "same", value.fixed())
@@ -165,7 +171,7 @@ class Walk:
             self._keep(value, source)
             self._waiting.append((source, value))
         elif id(value) not in self.given:
-            if isinstance(first, Argument):
+            if isinstance(first, Argument) or isinstance(value, np.ndarray):
                 self.also.add(id(value))
             if kinds.stays_itself(value) and not is_in_argument(source):
                 self.is_(source, value)

@@ -1,7 +1,7 @@
-"""Arrays of NumPy's among the arguments that a body may be given with other values: who looks is noticed.
+"""Arrays of NumPy's that a body may find with other values: who looks at these is noticed.
 
-What an op of mgb's takes is an input. Shape, dtype and lengths stand in the key of a call, or are followed.
-Whatever else is asked of the array looks at its values, which have to stay then.
+What an op of mgb's takes is an input. Shape and dtype have to stay, or lengths are followed. Whatever else is
+asked of the array looks at its values, which have to stay then.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ...sizes import tuple_like
-from ...tensor import Tensor
-from ..tree import parts_of, put
+from ..sizes import tuple_like
+from ..tensor import Tensor
+from .tree import parts_of, put
 
 
 class FollowedArray:
