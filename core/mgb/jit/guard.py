@@ -233,6 +233,9 @@ class Guard:
             return f"{self.source} is another object than before, {short(now)}"
         if self.test == "is" and short(now) == str(self.value):
             return f"{self.source} is another {short(now).removeprefix('a ')} than before"
+        if self.test == "disjoint" and isinstance(self.source, Attribute):
+            name = next(name for name in self.value if name in now)
+            return f"{Attribute(self.source.of, name)} is there now"
         return TESTS[self.test].words.format(self.source, _said(self.value), short(now))
 
     def code(self, scope: Scope) -> str:

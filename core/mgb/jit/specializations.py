@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -161,8 +160,6 @@ class Specializations:
 
 def _put(kept: WeakCache[list[Any]], key: Key, first: Any, leaves: Sequence[Any], call: Any) -> None:
     """Have `first` be the first of what is kept for `key`, as long as `call` would be."""
-    if kept.is_of_another(key, leaves):
-        gc.collect()  # perhaps nothing but what is kept for that one refers to it
     others = [other for other in kept.get(key) or () if other != first]
     kept.keep(key, [first, *others][:STATES], leaves, most_like(call.variant))
 

@@ -203,6 +203,7 @@ class Traced(Bindable[P, R], ABC):
         try:
             recorded = self._noted(args, kwargs, leaves, observer)
         except Exception:  # perhaps Python's: what it says of a plain number it may not say of a followed one
+            observer.forget()
             return None
         return recorded if recorded.call is not None and not observer.impurities else None
 

@@ -50,8 +50,8 @@ class WeakCache(Generic[Value]):
 
     def keep(self, key: Hashable, value: Value, leaves: Sequence[Any], most: int) -> None:
         """Keep `value` for a call with the arguments `leaves`, and drop the oldest beyond `most`."""
-        box, holders = _Box(value), _holders_in(leaves)
-        owner = _owner_among(holders)
+        box, holders = _Box(value), [leaf for leaf in leaves if isinstance(leaf, Holder) and is_itself(leaf)]
+        owner = next((holder for holder in reversed(holders) if Holder in type(holder).__mro__), None)
         gone = partial(_forget, weakref.ref(self), key, weakref.ref(box))
         others = tuple([weakref.ref(holder, gone) for holder in holders if holder is not owner])
         owned_by = None if owner is None else weakref.ref(owner)
@@ -60,12 +60,6 @@ class WeakCache(Generic[Value]):
         keys = list(self._entries)
         for oldest in keys[: max(len(keys) - most, 0)]:
             self.drop(oldest)
-
-    def is_of_another(self, key: Hashable, leaves: Sequence[Any]) -> bool:
-        """Does another holder hold what is kept for `key` than would for a call with `leaves`?"""
-        entry = self._entries.get(key)
-        held_by = None if entry is None or entry[1] is None else entry[1]()
-        return held_by is not None and held_by is not _owner_among(_holders_in(leaves))
 
     def drop(self, key: Hashable) -> None:
         """Keep nothing for `key`."""
@@ -90,14 +84,6 @@ class _Box(Generic[Value]):
 
 #: A reference to the value, one to what holds it, and to other holders among the arguments.
 _Entry = tuple[weakref.ref[_Box[Value]], weakref.ref[Any] | None, tuple[weakref.ref[Any], ...]]
-
-
-def _holders_in(leaves: Sequence[Any]) -> list[Any]:
-    return [leaf for leaf in leaves if isinstance(leaf, Holder) and is_itself(leaf)]
-
-
-def _owner_among(holders: Sequence[Any]) -> Any:
-    return next((holder for holder in reversed(holders) if Holder in type(holder).__mro__), None)
 
 
 def _forget(kept: weakref.ref[WeakCache[Any]], key: Hashable, box: weakref.ref[Any], _gone: Any) -> None:

@@ -131,6 +131,8 @@ class Following(Observer):
     def forget(self) -> None:
         super().forget()
         self._places, self._before, self._leaves = {}, [], ()
+        self._arrays.clear()
+        self._lending.forget()
 
 
 def _alone(leaves: Sequence[Any]) -> list[Any]:

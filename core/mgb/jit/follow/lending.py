@@ -126,6 +126,10 @@ class Lending:
             elif type(value) is FollowedArray:
                 places[source] = value.array
 
+    def forget(self) -> None:
+        """Hold nothing of the call."""
+        self._leaves = ()
+
     # arguments
 
     def arguments(
