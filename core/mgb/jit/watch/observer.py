@@ -17,10 +17,10 @@ from ..guard import Guards, is_plain
 from ..source import Argument, Call, Held, Object, Source, found_at
 from ..tree import flatten, parts_of
 from . import ending, known, written
-from .arrays import items_read
 from .changing import Changing
 from .events import Events
 from .impurity import Impurity, line_of
+from .items import items_read
 from .protocols import Writes
 from .running import Running
 from .walk import Walk

@@ -1,0 +1,46 @@
+"""Which items of dicts among its arguments a function reads, so that others need not stay."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+
+def items_read(function: FunctionType) -> dict[str, set[Any]]:
+    """Of parameters of which a function only reads items by keys in its code: these keys."""
+    steps, found = list(dis.get_instructions(function.__code__)), {}
+    for name in _parameters(function):
+        keys = [_key_at(steps, n) if _is_load(step, name) else None for n, step in enumerate(steps)]
+        if all((key is not None) == _is_of(step, name) for key, step in zip(keys, steps, strict=True)):
+            found[name] = {key[0] for key in keys if key is not None}
+    return found
+
+
+def _parameters(function: FunctionType) -> set[str]:
+    """Those that no other function and no namespace shows."""
+    code = function.__code__
+    if not {"locals", "vars", "eval", "exec", "dir"}.isdisjoint(code.co_names):
+        return set()
+    count = code.co_argcount + code.co_kwonlyargcount
+    return set(code.co_varnames[:count]).difference(code.co_cellvars)
+
+
+def _is_load(step: dis.Instruction, name: str) -> bool:
+    return step.opname == "LOAD_FAST" and step.argval == name
+
+
+def _key_at(steps: Sequence[dis.Instruction], place: int) -> tuple[Any] | None:
+    """The key by which an item is taken of what is loaded at `place`."""
+    after = steps[place + 1 : place + 3]
+    if [step.opname for step in after] != ["LOAD_CONST", "BINARY_SUBSCR"]:
+        return None
+    return (after[0].argval,) if type(after[0].argval) in (str, int) else None
+
+
+def _is_of(step: dis.Instruction, name: str) -> bool:
+    """Does an instruction have to do with the variable `name`?"""
+    if "FAST" not in step.opname and step.opname not in ("LOAD_CLOSURE", "LOAD_DEREF"):
+        return False
+    return name == step.argval or (isinstance(step.argval, tuple) and name in step.argval)
