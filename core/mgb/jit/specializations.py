@@ -11,9 +11,9 @@ from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .arguments import ArrayKey, Key, numbers_in
 from .bodies import most_like
-from .guard import MISS, Guard
+from .guard import MISS, Guard, same
 from .record import Record
-from .source import Argument, Attribute, Cell, Global, Item, Source
+from .source import Argument, Attribute, Cell, Global, Item, Source, found_at
 from .weak_cache import WeakCache
 
 #: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
@@ -122,7 +122,7 @@ class Specializations:
         record: Record = newest.variant.outline
         now, then = numbers_in(leaves), record.numbers
         arguments = (Argument(index) for index in now if now[index] != then[index])
-        outside = (g.source for g in record.guards or () if _may_follow(g, leaves))
+        outside = (source for guard in record.guards or () for source in _followed(guard, leaves))
         return record.follows.union(arguments, outside)
 
     def is_ever_new(self, key: Key, leaves: Sequence[Any], now: int) -> bool:
@@ -171,6 +171,19 @@ def _free_arguments(record: Record) -> Indices:
     fixed = {guard.source for guard in record.guards if guard.test == "same"}
     free = record.follows - fixed
     return tuple(sorted(source.index for source in free if isinstance(source, Argument)))
+
+
+def _followed(guard: Guard, leaves: Sequence[Any]) -> Iterator[Source]:
+    """Where another number, Tensor or array is found than the guard wants; in a tuple, each number."""
+    if _may_follow(guard, leaves):
+        yield guard.source
+    elif guard.test == "same" and type(guard.value) is tuple and not guard.holds(leaves):
+        now = found_at(guard.source, leaves)
+        if type(now) is tuple and [*map(type, now)] == [*map(type, guard.value)]:
+            pairs = enumerate(zip(now, guard.value, strict=True))
+            yield from (
+                Item(guard.source, n) for n, (a, b) in pairs if type(a) in FOLLOWED and not same(a, b)
+            )
 
 
 def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:

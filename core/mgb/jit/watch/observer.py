@@ -23,6 +23,7 @@ from .impurity import Impurity, line_of
 from .items import items_read
 from .protocols import Writes
 from .running import Running
+from .undoing import undo
 from .walk import Walk
 
 Given = ParamSpec("Given")
@@ -198,6 +199,10 @@ class Observer:
             self.net.end()
             _watching.observer = outer
             self.running.see(self._end, result, args, kwargs)
+        except ImpureBodyError:
+            if self.refuses:
+                undo(self.walk.places, list(self.guards), self.leaves)
+            raise
         finally:  # an interrupt may come anywhere
             self.net.end()
             _watching.observer = outer

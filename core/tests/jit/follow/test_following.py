@@ -1,0 +1,283 @@
+"""A call with another number, length or array is noted once more: nothing that this does may stay."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from mgb import Parameter, Tensor, tensor
+from mgb.autodiff import GradManager
+from mgb.errors import ImpureBodyError
+from mgb.jit import trace
+from mgb.optimizer import SGD, Adam
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+
+
+class Slots:
+    __slots__ = ("n",)
+
+    def __init__(self) -> None:
+        self.n = 0
+
+
+@dataclass
+class State:
+    """What bodies write."""
+
+    n: int = 0
+    log: list[Any] = field(default_factory=list)
+    table: dict[str, Any] = field(default_factory=lambda: {"b": 1, "a": 2})
+    seen: set[Any] = field(default_factory=set)
+    last: collections.deque[Any] = field(default_factory=lambda: collections.deque(maxlen=2))
+    array: Any = field(default_factory=lambda: np.zeros(3, np.float32))
+    slots: Slots = field(default_factory=Slots)
+    tensor: Any = field(default_factory=lambda: tensor(np.zeros(3, np.float32)))
+    stream: Any = field(default_factory=lambda: iter(range(1000)))
+
+    def values(self) -> Any:
+        table = list(self.table.items())
+        rest = self.log, self.seen, list(self.last), self.array.tolist(), self.slots.n, self.tensor.tolist()
+        return type(self.n), self.n, table, [type(v) for v in self.log], *rest
+
+
+def counts(s: State, x: Any, n: Any) -> Any:
+    s.n += 1
+    return x * n * s.n
+
+
+def counts_in_slots(s: State, x: Any, n: Any) -> Any:
+    s.slots.n = s.slots.n + n
+    return x * s.slots.n
+
+
+def appends(s: State, x: Any, n: Any) -> Any:
+    s.log.append(n)
+    return x * n
+
+
+def inserts(s: State, x: Any, n: Any) -> Any:
+    s.log.insert(0, n)
+    return x * n
+
+
+def sorts(s: State, x: Any, n: Any) -> Any:
+    s.log += [n, 0]
+    s.log.sort()
+    return x * n
+
+
+def reorders(s: State, x: Any, n: Any) -> Any:
+    s.table["b"] = s.table.pop("b") + n
+    return x * n
+
+
+def adds_a_key(s: State, x: Any, n: Any) -> Any:
+    s.table[f"k{len(s.table)}"] = n
+    return x * n
+
+
+def remembers(s: State, x: Any, n: Any) -> Any:
+    s.seen.add(n)
+    s.last.append(n)
+    return x * n
+
+
+def fills(s: State, x: Any, n: Any) -> Any:
+    s.array[0] += n
+    return x * s.array
+
+
+def averages(s: State, x: Any, n: Any) -> Any:
+    s.tensor = s.tensor * 0.5 + x * n
+    return s.tensor + 1.0
+
+
+def rebinds(s: State, x: Any, n: Any) -> Any:
+    s.tensor[...] = s.tensor * 0.5 + x * n
+    return s.tensor + 1.0
+
+
+def draws_next(s: State, x: Any, n: Any) -> Any:
+    return x * next(s.stream) * n
+
+
+def at_first_small(s: State, x: Any, n: Any) -> Any:
+    if n > 1:
+        s.log.append("large")
+        s.last.append(next(s.stream))
+    return x * n
+
+
+def fails_for_some(s: State, x: Any, n: Any) -> Any:
+    s.log.append(n)
+    s.n = n
+    if n == 2:
+        raise ValueError("two")
+    return x * n
+
+
+BODIES = [
+    counts, counts_in_slots, appends, inserts, sorts, reorders, adds_a_key, remembers, fills, averages,
+    rebinds, draws_next, at_first_small, fails_for_some,
+]  # fmt: skip
+NUMBERS = (1, 2, 3, 3, 5, 8, 2, 1, 9)
+
+
+def outcome(function: Callable[..., Any], *given: Any) -> Any:
+    with warnings.catch_warnings(record=True) as told, contextlib.redirect_stdout(io.StringIO()) as shown:
+        warnings.simplefilter("always")
+        try:
+            result = function(*given).tolist()
+        except ValueError as error:
+            result = str(error)
+    return result, shown.getvalue(), [str(warning.message) for warning in told]
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_what_a_body_writes_is_written_once(body: Callable[..., Any], symbolic: bool) -> None:
+    one, other = State(), State()
+    traced = trace(lambda x, n: body(one, x, n), symbolic=symbolic)
+    for n in NUMBERS:
+        x = np.full(3, n, np.float32)
+        got, wanted = outcome(traced, tensor(x), n), outcome(body, other, tensor(x), n)
+        np.testing.assert_allclose(got[0], wanted[0]) if got[0] != wanted[0] else None
+        assert got[1:] == wanted[1:] and one.values() == other.values()
+
+
+def test_branch_taken_by_other_lengths_runs_once() -> None:
+    shown: list[int] = []
+
+    def body(x: Any) -> Any:
+        if x.shape[0] > 3:
+            print("long")
+            shown.append(x.shape[0])
+        return x * 2.0
+
+    traced, printed = trace(body), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for n in (2, 3, 4, 5, 2):
+            assert traced(tensor(np.ones(n, np.float32))).shape == (n,)
+    assert printed.getvalue() == "long\nlong\n" and shown == [4, 5]
+    assert set(map(type, shown)) == {int}
+
+
+def test_warning_is_given_once() -> None:
+    def body(x: Any, n: Any) -> Any:
+        if n > 1:
+            warnings.warn("large", stacklevel=1)
+        return x * n
+
+    traced = trace(body)
+    for n in NUMBERS:
+        assert outcome(traced, tensor([1.0]), n)[2] == (["large"] if n > 1 else [])
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_training_step_at_other_lengths_is_done_once(kind: Any) -> None:
+    def train(wrap: Callable[..., Any]) -> list[float]:
+        weight = Parameter(np.full(3, 0.5, np.float32))
+        manager = GradManager().attach(weight)
+        optimizer = kind([weight], lr=0.1)
+
+        @wrap
+        def step(x: Any, scale: Any) -> Any:
+            with manager:
+                loss = ((x * weight).sum() * scale) ** 2
+                manager.backward(loss)
+                optimizer.step().clear_grad()
+            return loss
+
+        return [step(tensor(np.ones((n, 3), np.float32)), 0.1 * n).item() for n in (2, 2, 3, 4, 4, 1, 5)]
+
+    np.testing.assert_allclose(train(trace), train(lambda f: f), rtol=1e-5)
+
+
+def test_refused_body_has_written_nothing() -> None:
+    log: list[int] = []
+
+    @trace(run_body=False)
+    def body(x: Any, n: Any) -> Any:
+        if n > 1:
+            log.append(n)
+            print("large")
+        return x * n
+
+    body(tensor([1.0]), 1)
+    with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(ImpureBodyError, match="print"):
+        body(tensor([1.0]), 2)
+    assert not log and not shown.getvalue()
+
+
+# what decides
+
+
+def _without_source(text: str) -> Any:
+    space: dict[str, Any] = {}
+    exec(text, space)
+    return space["asked"]
+
+
+DECIDING = {
+    "type": "def asked(x, n): return x * 2.0 if type(n) is int and n > 2 else x",
+    "is": "K = 3\ndef asked(x, n): return x * 2.0 if n is K else x",
+    "isinstance": "def asked(x, n): return x * 2.0 if isinstance(n, int) and n > 2 else x",
+    "a key": "T = {1: 2.0, 2: 3.0}\ndef asked(x, n): return x * T.get(n, 5.0)",
+    "a text": "def asked(x, n): return x * len(f'{n}' * 2)",
+    "a root": "import math\ndef asked(x, n): return x * math.sqrt(n)",
+    "a loop": "def asked(x, n):\n for _ in range(n): x = x + 1.0\n return x",
+    "an error": "def asked(x, n):\n try: return x * [1.0, 2.0, 3.0][n]\n except IndexError: return x",
+    "a match": "def asked(x, n):\n match n:\n  case 3: return x * 2.0\n  case int(): return x\n",
+    "all": "def asked(x, n): return x * (n and 2.0) * (n or 3.0) * (-n) * (n // 2) * (7 % n)",
+}
+
+
+@pytest.mark.parametrize("name", DECIDING)
+def test_what_python_decides_is_never_stale(name: str) -> None:
+    body = _without_source(DECIDING[name])
+    traced = trace(body)
+    for n in (1, 2, 3, 3, 4, 7, 12, 2, 300, 1):
+        x = tensor([1.0, 2.0])
+        np.testing.assert_allclose(traced(x, n).numpy(), body(x, n).numpy(), rtol=1e-6)
+
+
+def test_array_in_an_attribute_is_an_input_until_it_is_looked_at() -> None:
+    state = State()
+    taken, looked = trace(lambda x: x * state.array), trace(lambda x: x if state.array[0] > 0 else -x)
+    for n in (0.0, 1.0, -2.0, 3.0, -1.0):
+        state.array[...] = n
+        assert taken(tensor([1.0, 2.0, 3.0])).tolist() == [n, 2 * n, 3 * n]
+        assert looked(tensor(1.0)).item() == (1.0 if n > 0 else -1.0)
+    assert taken.stats()["body_runs"] == 2
+    state.array = np.full(3, 4.0, np.float32)
+    assert taken(tensor([1.0, 2.0, 3.0])).tolist() == [4.0, 8.0, 12.0]
+
+
+def test_no_stand_in_is_left_where_numbers_stood() -> None:
+    state = State()
+    state.table["rate"], state.log = 0.5, [1.0, (2.0, 3)]
+
+    @trace
+    def body(x: Tensor) -> Any:
+        return x * state.n * state.table["rate"] * state.log[0] * state.log[1][0] * state.slots.n
+
+    for n in range(1, 7):
+        state.n, state.table["rate"], state.slots.n = n, 0.5 * n, n + 1
+        state.log[0], state.log[1] = 1.5 * n, (2.5 * n, 3)
+        assert body(tensor(1.0)).item() == pytest.approx(n * 0.5 * n * 1.5 * n * 2.5 * n * (n + 1))
+        found = [state.n, state.table["rate"], *state.log, *state.log[1], state.slots.n]
+        assert [type(v).__module__ for v in found] == ["builtins"] * len(found)
+        kinds = [type(v) for v in found]
+        assert kinds == [int, float, float, tuple, float, int, int]
+    assert body.stats()["body_runs"] == 2
