@@ -384,6 +384,7 @@ def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
 
 def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
     """A Tensor of a value that stands in the program text: a trace compares it and never feeds it."""
+    value = np.asarray(value) if isinstance(value, np.ndarray) else value  # what stands for one has to stay
     array = as_array(value, dtype)
     return constant(devices.to_host(array), str(device) if device else devices.of_array(array))
 

@@ -86,12 +86,14 @@ class FollowedArray:
         return np.asarray(self.fixed()).__array__(*args, **kwargs)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
-        rule = _rule(given)
-        return getattr(ufunc, method)(*map(rule, given), **{k: each(v, fixed) for k, v in options.items()})
+        if (tensor := _tensor_among(given)) is not None:  # which takes it
+            return type(tensor).__array_ufunc__(tensor, ufunc, method, *given, **options)
+        return getattr(ufunc, method)(*map(fixed, given), **{k: each(v) for k, v in options.items()})
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        rule = _rule(args)
-        return function(*[each(a, rule) for a in args], **{k: each(v, rule) for k, v in kwargs.items()})
+        if (tensor := _tensor_among(args)) is not None:
+            return type(tensor).__array_function__(tensor, function, types, args, kwargs)
+        return function(*map(each, args), **{k: each(v) for k, v in kwargs.items()})
 
 
 def fixed(value: Any) -> Any:
@@ -99,24 +101,18 @@ def fixed(value: Any) -> Any:
     return value.fixed() if type(value) is FollowedArray else value
 
 
-def measured(value: Any) -> Any:
-    """Of what stands for an array what code of mgb's is given; all else itself."""
-    return value.measured if type(value) is FollowedArray else value
+def _tensor_among(given: Iterable[Any]) -> Any:
+    return next((value for value in given if issubclass(type(value), Tensor)), None)
 
 
-def _rule(given: Iterable[Any]) -> Callable[[Any], Any]:
-    """What becomes of arrays among operands: an op takes them where one is a Tensor."""
-    return measured if any(issubclass(type(value), Tensor) for value in given) else fixed
-
-
-def each(value: Any, rule: Callable[[Any], Any] = fixed) -> Any:
-    """`value` with ``rule(array)`` for what stands for arrays, in containers too, which stay the same."""
+def each(value: Any) -> Any:
+    """`value` with the arrays, fixed, for what stands for them, in containers too, which stay the same."""
     if type(value) is FollowedArray:
-        return rule(value)
+        return value.fixed()
     inside = parts_of(value)
     if inside is None:
         return value
-    parts = [each(part, rule) for part in inside]
+    parts = [each(part) for part in inside]
     if all(map(operator.is_, parts, inside)):
         return value
     if isinstance(value, tuple):
@@ -125,13 +121,19 @@ def each(value: Any, rule: Callable[[Any], Any] = fixed) -> Any:
     return value
 
 
-def _binary(function: Callable[..., Any], is_turned: bool) -> Callable[..., Any]:
+def _binary(turned: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator; what is `turned` is that of the other operand, where that is a Tensor, which takes it."""
+
     def operate(self: FollowedArray, other: Any) -> Any:
-        rule = _rule((other,))
-        one, two = rule(self), rule(other)
-        return function(two, one) if is_turned else function(one, two)
+        if issubclass(type(other), Tensor):
+            return getattr(type(other), turned)(other, self)
+        return function(self.fixed(), fixed(other))
 
     return operate
+
+
+def _turned(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda one, other: function(other, one)
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,13 +147,14 @@ def _asked(function: Callable[..., Any]) -> Callable[..., Any]:
 _BOTH_WAYS = "add sub mul truediv floordiv mod pow matmul lshift rshift and_ or_ xor".split()
 for _name in _BOTH_WAYS:
     _function, _plain = getattr(operator, _name), _name.strip("_")
-    setattr(FollowedArray, f"__{_plain}__", _binary(_function, False))
-    setattr(FollowedArray, f"__r{_plain}__", _binary(_function, True))
+    setattr(FollowedArray, f"__{_plain}__", _binary(f"__r{_plain}__", _function))
+    setattr(FollowedArray, f"__r{_plain}__", _binary(f"__{_plain}__", _turned(_function)))
     setattr(FollowedArray, f"__i{_plain}__", _in_place(getattr(operator, f"i{_plain}")))
-for _name in "lt le gt ge eq ne".split():
-    setattr(FollowedArray, f"__{_name}__", _binary(getattr(operator, _name), False))
-setattr(FollowedArray, "__divmod__", _binary(divmod, False))  # noqa: B010
-setattr(FollowedArray, "__rdivmod__", _binary(divmod, True))  # noqa: B010
+for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
+    _function = getattr(operator, _name)
+    setattr(FollowedArray, f"__{_name}__", _binary(f"__{_other}__", _function))
+setattr(FollowedArray, "__divmod__", _binary("__rdivmod__", divmod))  # noqa: B010
+setattr(FollowedArray, "__rdivmod__", _binary("__divmod__", _turned(divmod)))  # noqa: B010
 for _name, _function in (
     *((n, getattr(operator, n)) for n in "neg pos abs invert index getitem setitem delitem contains".split()),
     ("bool", bool), ("int", int), ("float", float), ("complex", complex), ("iter", iter), ("repr", repr),

@@ -175,6 +175,7 @@ TESTS = {
         lambda x, v, s: f"{x}.keys().isdisjoint({s.name(v)})",
         "{0} has one of {1} now",
     ),
+    "has": Test(lambda x, v: v in x, lambda x, v, s: f"{v!r} in {x}", "{0} has no {1} any more"),
     "lacks": Test(_lacks, lambda x, v, s: f"not hasattr({x}, {v!r})", "{0} has an attribute {1!r} now"),
     "array": Test(
         lambda x, v: v.are_in(x),

@@ -90,6 +90,8 @@ class Inputs:
     def live(self, tensor: Tensor, origin: Callable[[], float]) -> None:
         """The value of `tensor` is asked for at each call."""
         self._origins[id(tensor._data)] = origin
+        if self._observer is not None:
+            self._observer.reads_late(origin)
 
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
         """The constant `tensor` was made of a number; is that followed here?"""
@@ -116,6 +118,8 @@ class Inputs:
         """Told that a value outside is looked at; does the body depend on that beyond any guard?"""
         if (converted := self._converted.get(id(tensor._data))) is not None:
             fixed(converted[2])
+            if self._observer is not None:
+                self._observer.looks_at(converted[2])
         return tensor._index != CONSTANT and id(tensor._data) not in self._made
 
     # types

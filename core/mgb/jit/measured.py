@@ -71,7 +71,6 @@ def array_of(value: Any) -> Any:
 
 def with_views(value: Any, views: Sequence[tuple[Any, Measured]]) -> Any:
     """`value` with `views` in place of their arrays, in lists and tuples too."""
-    value = array_of(value)
     if type(value) is np.ndarray:
         return next((view for array, view in views if array is value), value)
     if type(value) in (list, tuple):

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ImpureBodyError
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
-from ..followed_array import FollowedArray
+from ..followed_array import FollowedArray, each
 from ..measured import Measured, array_of, given
 from .code import codes_in, instrumented, with_hooks
 from .operands import MISSING, given_to, is_of_mgb, is_plain_class, is_users, lookup, told
@@ -114,9 +115,12 @@ class Calls:
         in_c = told(function, args)
         if in_c is not MISSING:
             self._tell_call(in_c, frame)
-        while type(function) is functools.partial:
-            args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
-            function = function.func
+        while type(function) in (functools.partial, functools._lru_cache_wrapper):
+            if type(function) is functools.partial:
+                args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
+                function = function.func
+            else:  # whose cache must not know what this call makes
+                function = function.__wrapped__
         computed = self._computed(function, args, kwargs)
         if computed is not None:
             return computed
@@ -180,7 +184,11 @@ def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any
 
 def _identical(left: Any, right: Any) -> bool:
     """``left is right``"""
-    left, right = array_of(left), array_of(right)
+    if FollowedArray in (type(left), type(right)):  # later they may be one, or none of those they are now
+        left, right = each(left), each(right)
+        if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+            raise ImpureBodyError("asks whether two arrays are one")
+    left, right = given(left), given(right)
     kinds = {type(value.value) if type(value) in SCALARS else type(value) for value in (left, right)}
     if left is right or len(kinds) > 1:
         return left is right

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import CodeType, FrameType
@@ -19,6 +19,7 @@ from ..guard import Guard
 from ..source import Argument, Source
 from ..watch import Observer, kinds, known, pure
 from ..watch.events import Events
+from ..watch.names import names_of
 from ..watch.undoing import undo
 from .calls import Calls
 from .lending import Lending
@@ -56,6 +57,7 @@ class Following(Observer):
         #: What was found, and the guards, before effects took their place.
         self._places: dict[Source, Any] = {}
         self._before: list[Guard] = []
+        self._spaces: list[tuple[Any, tuple[str, ...]]] = []
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function` and watch; `undo` leaves everything as it was before."""
@@ -73,6 +75,7 @@ class Following(Observer):
         finally:
             self.net.without(self._lending.give_back, self.walk.places)
             self._places, self._before = dict(self.walk.places), list(self.guards)
+            self._spaces = list(self.walk.spaces)
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts; see `events.Listener`."""
@@ -82,6 +85,8 @@ class Following(Observer):
             raise ImpureBodyError("gives a warning, which the call itself is to give")
         if any(name.startswith(_OURS) for name in libraries):
             return
+        if not SPECIAL.isdisjoint(names_of(self._calls.originals.get(code, code)).stored):
+            raise ImpureBodyError(f"{code.co_qualname} writes what cannot be written back")
         if code not in self._harmless and not any(name.startswith("mgb.") for name in libraries):
             if not sees_through(code):
                 self._harmless.add(code)
@@ -92,7 +97,19 @@ class Following(Observer):
     def calls(self, function: Any, frame: FrameType) -> None:
         """`frame` calls a function in C."""
         if not any(name.startswith(_OURS) for name in _libraries_above(frame)):
+            self._refuse_to_change(function)
             self.running.calls(function, frame)
+
+    def _refuse_to_change(self, function: Any) -> None:
+        """A method in C that changes what is outside is not called: not each change can be undone."""
+        owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+        if isinstance(owner, np.ndarray):
+            changes = name in _CHANGING_ARRAYS
+        else:
+            changes = isinstance(owner, _CHANGEABLE) and not pure.only_reads(owner, name)
+        appends = type(owner) is list and name == "append"
+        if changes and not appends and self.walk.where(owner) is not None:
+            raise ImpureBodyError(f"changes what is outside by {type(owner).__name__}.{name}")
 
     def _has_hooks(self, frame: FrameType, above: int) -> bool:
         """Has the function of a user's hooks that runs so many functions of libraries above `frame`?"""
@@ -106,6 +123,10 @@ class Following(Observer):
 
     def _stand_in(self, array: Any) -> FollowedArray:
         return FollowedArray(array, _measured, self._looks)
+
+    def looks_at(self, array: Any) -> None:
+        if id(array) in self._arrays:
+            self._looks(array)
 
     def _looks(self, array: Any) -> None:
         """The values of an array among the arguments decide what comes."""
@@ -126,11 +147,11 @@ class Following(Observer):
 
     def undo(self) -> None:
         """Put back what was there before, wherever the body has written."""
-        undo(self._places, self._before, self._leaves)
+        undo(self._places, self._before, self._leaves, self._spaces)
 
     def forget(self) -> None:
         super().forget()
-        self._places, self._before, self._leaves = {}, [], ()
+        self._places, self._before, self._spaces, self._leaves = {}, [], [], ()
         self._arrays.clear()
         self._lending.forget()
 
@@ -139,6 +160,19 @@ def _alone(leaves: Sequence[Any]) -> list[Any]:
     """The arrays among the arguments that are there once."""
     often = Counter(map(id, leaves))
     return [a for a in leaves if type(a) is np.ndarray and often[id(a)] == 1 and not a.dtype.hasobject]
+
+
+#: Methods that change an array otherwise than by its elements, or large ones.
+_CHANGING_ARRAYS = frozenset(
+    "resize fill sort partition put itemset setfield setflags byteswap __setitem__ __setstate__".split()
+)
+#: What methods in C change.
+_CHANGEABLE = (list, dict, set, bytearray, deque)
+#: Attributes that Python code writes, and that are no places.
+SPECIAL = frozenset(
+    "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
+    "__annotations__ __doc__ shape dtype strides writeable flat real imag".split()
+)
 
 
 def _forget_warning(frame: FrameType) -> None:

@@ -25,6 +25,7 @@ from ..numbers import Numbers
 from ..source import Argument, Attribute, Held, Item, Result, Source, found_at
 from ..tree import flatten, parts_of, put
 from ..watch import known
+from ..watch.changing import own_guard
 from ..watch.undoing import is_place, is_slot, write
 
 
@@ -97,6 +98,9 @@ class Lending:
         return self._numbers.at(source, value) if is_one else value
 
     def _put(self, source: Source, value: Any, standing: Any) -> None:
+        own = own_guard(source, found_at(source.of, self._leaves)) if isinstance(source, Attribute) else None
+        if own is not None:
+            self._guards.add(own)
         self._places.append((source, value, standing))
         write(source, self._leaves, standing)
 

@@ -136,7 +136,8 @@ def told(function: Any, args: tuple[Any, ...]) -> Any:
         return MISSING
     if type(function) in (MethodDescriptorType, WrapperDescriptorType) and args:
         first = given(args[0])
-        return function.__get__(first) if issubclass(type(first), function.__objclass__) else function
+        if issubclass(type(first), function.__objclass__):
+            return function.__get__(first, type(first))
     return function
 
 

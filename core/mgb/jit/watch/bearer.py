@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
-from ..source import Attribute, Call, Held, Item, Result, Source
+from ..source import Attribute, Call, Held, Item, Object, Result, Source
 from . import known, pure
 from .known import MISSING
 from .protocols import Places
@@ -32,6 +32,8 @@ class Bearer:
         self._done: set[str] = set()
         self._absent: set[str] = set()
         self._read = _readers(thing)
+        #: The names in its own namespace, before the body can write there.
+        self.before: tuple[str, ...] = tuple(space_of(thing))
 
     def read(self, names: Collection[str], is_wild: bool) -> None:
         """These attributes can be named, or with `is_wild` all that there are."""
@@ -44,9 +46,23 @@ class Bearer:
         """No attribute may come that was asked for and is not there."""
         if self._walk.is_wild and self._is_users() and hasattr(self._thing, "__dict__"):
             names = Result(list, Attribute(self._source, "__dict__"))
-            self._walk.guard(names, "items", tuple(vars(self._thing)))
+            self._walk.guard(names, "items", self.before)
+        elif self._walk.is_wild and isinstance(self._thing, type):
+            self._no_class_gains_a_name()
+        elif self._walk.is_wild and isinstance(self._thing, ModuleType) and self._is_of_user():
+            self._walk.guard(Result(list, Attribute(self._source, "__dict__")), "items", self.before)
         elif absent := frozenset(filter(self._is_missed, self._absent)):
             self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", absent)
+
+    def _is_of_user(self) -> bool:
+        return not pure.is_library(self._thing.__name__)
+
+    def _no_class_gains_a_name(self) -> None:
+        """Code that computes names may have found that no class of an object has one."""
+        for base in self._thing.__mro__:
+            if known.is_heap(base) and not pure.is_library(base.__module__):
+                names = Result(list, Attribute(Object(Held(base)), "__dict__"))
+                self._walk.guard(names, "items", tuple(vars(base)))
 
     def _is_missed(self, name: str) -> bool:
         """May code have seen that there is no such attribute, or one of the class in its place?"""
@@ -146,6 +162,11 @@ class Bearer:
             self._walk.guard(self._source, "lacks", name)
         elif hasattr(self._thing, "__dict__"):
             self._absent.add(name)
+
+
+def space_of(thing: Any) -> Any:
+    """The namespace of a thing; an empty one, where it has none."""
+    return getattr(thing, "__dict__", None) or {}
 
 
 def _is_mgbs_holder(thing: Any) -> bool:

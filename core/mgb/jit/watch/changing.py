@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from types import MemberDescriptorType
 from typing import Any
 
 from ...tensor import Tensor
@@ -61,12 +62,22 @@ class Changing:
     def is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
         """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
         if known is None and (source in self.follows or is_in_argument(source)):
+            if isinstance(source, Attribute) and not self._is_own(source):
+                return False
             self._keep(tensor, source)
             self.tensors[id(tensor)] = source, tensor
             self._guards.add(Guard(source, "type", Held(type(tensor))))
         elif id(tensor) in self.tensors and known is not None and source != known:
             self.fix_tensor(tensor)
         return self.path_to(tensor) == source
+
+    def _is_own(self, source: Attribute) -> bool:
+        """Does an object have the attribute itself? If its class has one, too, it has to keep it."""
+        holder = source.of.read(self._leaves)
+        guard = own_guard(source, holder)
+        if guard is not None:
+            self._guards.add(guard)
+        return guard is None or guard.holds(self._leaves)
 
     def path_to(self, tensor: Tensor | None) -> Source | None:
         """Where a Tensor stands that is followed; another one may stand there at a later call."""
@@ -94,6 +105,15 @@ class Changing:
         """Hold nothing of the call any more."""
         self.tensors.clear()
         self._leaves = ()
+
+
+def own_guard(source: Attribute, holder: Any) -> Guard | None:
+    """That an object has an attribute itself, if without it there would be one of a class."""
+    kinds = holder.__mro__[1:] if isinstance(holder, type) else type(holder).__mro__
+    found = next((vars(kind)[source.name] for kind in kinds if source.name in vars(kind)), None)
+    if found is None or type(found) is MemberDescriptorType:
+        return None
+    return Guard(Attribute(source.of, "__dict__"), "has", source.name)
 
 
 def look_of(tensor: Tensor) -> tuple[Any, ...]:

@@ -84,6 +84,9 @@ def objects(observer: Watcher) -> None:
     for source, value in observer.walk.found():
         if isinstance(value, FunctionType):
             functions[is_in_argument(source)][id(value)] = source
+        elif type(value) is np.ndarray and observer.walk.changing.asks_identity:
+            groups.setdefault(np.ndarray, []).append(source)
+            moving.add(np.ndarray)
         elif known.is_heap(type(value)) and not isinstance(value, (Tensor, type)):
             groups.setdefault(type(value), []).append(source)
             if id(value) not in observer.walk.fixed:

@@ -106,13 +106,13 @@ class Events:
 
 def _started(code: CodeType, offset: int) -> None:
     del code, offset
-    if _here.events is not None:
+    if _here is not None and _here.events is not None:  # None as Python ends
         _here.events.tell_start(sys._getframe(1))
 
 
 def _called(code: CodeType, offset: int, function: Any, first: Any) -> None:
     del code, offset
-    if _here.events is not None:
+    if _here is not None and _here.events is not None:
         _here.events.tell_call(_bound(function, first), sys._getframe(1))
 
 
@@ -120,7 +120,7 @@ def _bound(function: Any, first: Any) -> Any:
     """A method in C with what it is called of, as a profiler is told of it."""
     missing: Any = sys.monitoring.MISSING  # type: ignore[attr-defined]
     if isinstance(function, _UNBOUND) and first is not missing and isinstance(first, function.__objclass__):
-        return function.__get__(first)
+        return function.__get__(first, type(first))  # without a class CPython 3.12 crashes for some
     return function
 
 

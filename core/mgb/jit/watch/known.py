@@ -338,5 +338,5 @@ READS: dict[type, frozenset[str]] = {
 NUMPY_DENIED = words(
     "save load savez savez_compressed savetxt loadtxt genfromtxt fromfile memmap tofile seterr seterrcall "
     "setbufsize set_printoptions printoptions setflags show_config ndarray nditer "
-    "array2string array_repr array_str"
+    "array2string array_repr array_str shares_memory may_share_memory"
 )

@@ -174,6 +174,14 @@ class Observer:
         self.net.forget()
         self.running.forget()
 
+    def looks_at(self, array: Any) -> None:
+        """The values of an array decide what comes; there is a guard that they stay."""
+
+    def reads_late(self, origin: Any) -> None:
+        """A number is asked for at each call before the body's effects: these write nothing there."""
+        read = getattr(origin, "func", origin)
+        self.walk.late.add(id(getattr(read, "__self__", None)))
+
     def follows_array(self, leaf: Any) -> bool:
         """May an array among the arguments hold other values, unless the body looks at them?"""
         return False

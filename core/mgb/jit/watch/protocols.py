@@ -23,6 +23,7 @@ class Places(Protocol):
     places: dict[Source, Any]
     is_wild: bool
     may_follow: bool
+    late: set[int]
     handles_errors: bool
     tells_addresses: bool
     sees_numpy: bool

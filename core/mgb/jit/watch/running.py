@@ -79,9 +79,16 @@ class Running:
             return
         elif pure.is_trusted(code) or _is_made_by_library(frame, code):
             self._library(frame, code)
-        elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or _is_collecting(code, frame)):
+        elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or self._is_collected(frame, code)):
             if not self.walk.starts(code, frame.f_globals) and not pure.is_librarys(code):
                 self.impure(f"calls {code.co_qualname}, which nothing leads to", frame)
+
+    def _is_collected(self, frame: FrameType, code: CodeType) -> bool:
+        """Is something finalized that the body has not made?"""
+        is_end = code.co_name == "__del__" and bool(code.co_varnames)
+        if is_end and id(frame.f_locals.get(code.co_varnames[0])) in self.made:
+            return False
+        return _is_collecting(code, frame)
 
     def _warns(self, frame: FrameType) -> None:
         caller = frame.f_back

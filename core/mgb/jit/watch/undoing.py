@@ -13,13 +13,22 @@ import numpy as np
 from ...sizes import native
 from ..guard import Contents, Guard, is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at
+from .kinds import elements_in, pairs_in
+
+#: What has a namespace, and the names that were in it.
+Spaces = Sequence[tuple[Any, tuple[str, ...]]]
 
 
-def undo(places: Mapping[Source, Any], guards: Sequence[Guard], leaves: Sequence[Any]) -> None:
-    """Put back what was at `places`, and in the containers and namespaces that `guards` tell of."""
+def undo(
+    places: Mapping[Source, Any], guards: Sequence[Guard], leaves: Sequence[Any], spaces: Spaces = ()
+) -> None:
+    """Put back what was at `places`, and in what `guards` and `spaces` tell of."""
+    for thing, names in spaces:
+        with suppress(Exception):
+            _lose(thing, names)
     for source, before in places.items():
         with suppress(Exception):
-            if is_place(source, leaves) and source.read(leaves) is not before:
+            if is_place(source, leaves) and found_at(source, leaves) is not before:
                 write(source, leaves, before)
     for guard in guards:
         if guard.test in _RESTORE and not guard.holds(leaves):
@@ -27,9 +36,18 @@ def undo(places: Mapping[Source, Any], guards: Sequence[Guard], leaves: Sequence
                 _RESTORE[guard.test](guard, places, leaves)
 
 
+def _lose(thing: Any, names: Sequence[str]) -> None:
+    """A thing has no other attributes of its own than these."""
+    for name in [name for name in vars(thing) if name not in names]:
+        if isinstance(thing, type):
+            type.__delattr__(thing, name)
+        else:
+            dict.__delitem__(vars(thing), name)
+
+
 def _items(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
     """A container holds these keys or elements."""
-    source = guard.source.of if isinstance(guard.source, Result) else guard.source
+    source = _itself(guard.source.of if isinstance(guard.source, Result) else guard.source)
     held = found_at(source, leaves)
     parts = [part.get() if isinstance(part, Held) else part for part in guard.value]
     if isinstance(held, dict):
@@ -37,6 +55,8 @@ def _items(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) ->
     elif isinstance(held, set):
         set.clear(held)
         set.update(held, parts)
+    elif isinstance(held, bytearray):
+        held[:] = bytes(parts)
     elif isinstance(held, list | deque):
         _elements(held, parts)
 
@@ -57,7 +77,7 @@ def _keys(held: dict[Any, Any], source: Source, keys: list[Any], places: Mapping
 
 
 def _length(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    held = found_at(guard.source, leaves)
+    held = found_at(_itself(guard.source), leaves)
     if isinstance(held, list | deque):
         _elements(held, [places[Item(guard.source, number)] for number in range(guard.value)])
 
@@ -106,9 +126,9 @@ def is_place(source: Source, leaves: Sequence[Any]) -> bool:
         return True
     if not isinstance(source, Item | Attribute):
         return False
-    holder = found_at(source.of, leaves)
+    holder = found_at(_itself(source.of), leaves)
     if isinstance(source, Item):
-        return native(type(holder)) in (dict, list) and not isinstance(source.key, Held)
+        return issubclass(native(type(holder)), dict | list)
     if isinstance(holder, type):
         return type(holder).__setattr__ is type.__setattr__
     is_described = hasattr(type(_in_class(holder, source.name)), "__set__")
@@ -119,6 +139,11 @@ def is_place(source: Source, leaves: Sequence[Any]) -> bool:
 def is_slot(holder: Any, name: str) -> bool:
     """Has the class a slot for it?"""
     return type(_in_class(holder, name)) is MemberDescriptorType
+
+
+def _itself(source: Source) -> Source:
+    """Where a container stands of which a source gives what it holds."""
+    return source.of if isinstance(source, Result) and source.function in (pairs_in, elements_in) else source
 
 
 def _in_class(holder: Any, name: str) -> Any:
@@ -132,8 +157,9 @@ def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
     elif isinstance(source, Cell):
         source.of.read(leaves).cell_contents = value
     elif isinstance(source, Item):
-        holder = source.of.read(leaves)
-        native(type(holder)).__setitem__(holder, source.key, value)
+        holder = _itself(source.of).read(leaves)
+        key = source.key.get() if isinstance(source.key, Held) else source.key
+        native(type(holder)).__setitem__(holder, key, value)
     elif isinstance(source, Attribute):
         holder = source.of.read(leaves)
         if isinstance(holder, type):

@@ -88,6 +88,7 @@ class Walk:
         self.stored: dict[str, tuple[str, int]] = {}
         self.is_wild = False
         self.may_follow = True
+        self.late: set[int] = set()  # the ids of what live numbers are read from
         self.makes: Callable[[Any], bool] = lambda _: False
         #: By the ids of Tensors among the arguments that stand elsewhere, too.
         self.also: set[int] = set()
@@ -98,6 +99,7 @@ class Walk:
         self._found: dict[int, tuple[Source, Callable[[], Any]]] = {}
         self._waiting: list[tuple[Source, Any]] = []
         self._bearers: list[Bearer] = []
+        self.spaces: list[tuple[Any, tuple[str, ...]]] = []  # what has attributes, and which it had
         self._ran: set[tuple[CodeType, int]] = set()  # with the ids of the globals that it had
         self._inner: set[CodeType] = set()  # that those which ran make
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
@@ -211,6 +213,7 @@ class Walk:
     def bear(self, source: Source, thing: Any) -> None:
         """Attributes of `thing`, which stands at `source`, can be named."""
         bearer = Bearer(self, source, thing)
+        self.spaces.append((thing, bearer.before))
         self._bearers.append(bearer)
         bearer.read(self.names, self.is_wild)
 
@@ -401,6 +404,7 @@ class Walk:
         """Keep no Tensor alive."""
         self.places.clear()
         self._bearers.clear()
+        self.spaces = []
         self._functions.clear()
         self._found = {key: (source, known.weakly(get)) for key, (source, get) in self._found.items()}
 

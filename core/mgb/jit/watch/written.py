@@ -103,7 +103,10 @@ def _is_place(observer: Watcher, source: Source) -> bool:
     """Is to write at `source` all that a body does which writes there?"""
     if not isinstance(source, Item | Attribute):
         return isinstance(source, Global | Cell)
-    kind = type(found_at(source.of, observer.leaves))
+    holder = found_at(source.of, observer.leaves)
+    kind = type(holder)
+    if id(holder) in observer.walk.late:
+        return False
     if isinstance(source, Item):
         return kind in (dict, list, OrderedDict, defaultdict)
     raw, _ = lookup(kind, source.name)
