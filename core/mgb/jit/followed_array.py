@@ -121,19 +121,17 @@ def each(value: Any) -> Any:
     return value
 
 
-def _binary(turned: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator; what is `turned` is that of the other operand, where that is a Tensor, which takes it."""
+def _binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -> Callable[..., Any]:
+    """An operator; where the other operand is a Tensor, it takes the array, as it does of NumPy's."""
 
     def operate(self: FollowedArray, other: Any) -> Any:
         if issubclass(type(other), Tensor):
-            return getattr(type(other), turned)(other, self)
-        return function(self.fixed(), fixed(other))
+            given = (other, self) if is_turned else (self, other)
+            return type(other).__array_ufunc__(other, ufunc, "__call__", *given)
+        one, two = self.fixed(), fixed(other)
+        return function(two, one) if is_turned else function(one, two)
 
     return operate
-
-
-def _turned(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda one, other: function(other, one)
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,17 +142,25 @@ def _asked(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *given: function(self.fixed(), *map(fixed, given))
 
 
-_BOTH_WAYS = "add sub mul truediv floordiv mod pow matmul lshift rshift and_ or_ xor".split()
-for _name in _BOTH_WAYS:
+_BOTH_WAYS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "matmul": np.matmul,
+    "lshift": np.left_shift, "rshift": np.right_shift, "and_": np.bitwise_and, "or_": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}  # fmt: skip
+_COMPARISONS = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "ne": np.not_equal,
+}  # fmt: skip
+for _name, _ufunc in _BOTH_WAYS.items():
     _function, _plain = getattr(operator, _name), _name.strip("_")
-    setattr(FollowedArray, f"__{_plain}__", _binary(f"__r{_plain}__", _function))
-    setattr(FollowedArray, f"__r{_plain}__", _binary(f"__{_plain}__", _turned(_function)))
+    setattr(FollowedArray, f"__{_plain}__", _binary(_ufunc, _function))
+    setattr(FollowedArray, f"__r{_plain}__", _binary(_ufunc, _function, is_turned=True))
     setattr(FollowedArray, f"__i{_plain}__", _in_place(getattr(operator, f"i{_plain}")))
-for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
-    _function = getattr(operator, _name)
-    setattr(FollowedArray, f"__{_name}__", _binary(f"__{_other}__", _function))
-setattr(FollowedArray, "__divmod__", _binary("__rdivmod__", divmod))  # noqa: B010
-setattr(FollowedArray, "__rdivmod__", _binary("__divmod__", _turned(divmod)))  # noqa: B010
+for _name, _ufunc in _COMPARISONS.items():
+    setattr(FollowedArray, f"__{_name}__", _binary(_ufunc, getattr(operator, _name)))
+setattr(FollowedArray, "__divmod__", _binary(np.divmod, divmod))  # noqa: B010
+setattr(FollowedArray, "__rdivmod__", _binary(np.divmod, divmod, is_turned=True))  # noqa: B010
 for _name, _function in (
     *((n, getattr(operator, n)) for n in "neg pos abs invert index getitem setitem delitem contains".split()),
     ("bool", bool), ("int", int), ("float", float), ("complex", complex), ("iter", iter), ("repr", repr),

@@ -115,12 +115,11 @@ class Calls:
         in_c = told(function, args)
         if in_c is not MISSING:
             self._tell_call(in_c, frame)
-        while type(function) in (functools.partial, functools._lru_cache_wrapper):
-            if type(function) is functools.partial:
-                args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
-                function = function.func
-            else:  # whose cache must not know what this call makes
-                function = function.__wrapped__
+        while type(function) is functools.partial:
+            args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
+            function = function.func
+        if type(function) is functools._lru_cache_wrapper:  # which no profiler sees
+            self._tell_call(function, frame)
         computed = self._computed(function, args, kwargs)
         if computed is not None:
             return computed

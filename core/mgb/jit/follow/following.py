@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,7 +86,7 @@ class Following(Observer):
             raise ImpureBodyError("gives a warning, which the call itself is to give")
         if any(name.startswith(_OURS) for name in libraries):
             return
-        if not SPECIAL.isdisjoint(names_of(self._calls.originals.get(code, code)).stored):
+        if code not in self._harmless and _writes_for_good(self._calls.originals.get(code, code)):
             raise ImpureBodyError(f"{code.co_qualname} writes what cannot be written back")
         if code not in self._harmless and not any(name.startswith("mgb.") for name in libraries):
             if not sees_through(code):
@@ -137,6 +138,8 @@ class Following(Observer):
             self.net.without(kinds.look, self.walk, source, array)
 
     def _tell_call(self, function: Any, frame: FrameType) -> None:
+        if type(function) is functools._lru_cache_wrapper:  # the next call would find what this one has made
+            raise ImpureBodyError(f"keeps what {function.__name__} gives")
         self.net.tell_call(function, frame)
 
     def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -173,6 +176,17 @@ SPECIAL = frozenset(
     "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
     "__annotations__ __doc__ shape dtype strides writeable flat real imag".split()
 )
+
+
+def _writes_for_good(code: CodeType) -> bool:
+    """Does it write what cannot be written back, or delete attributes and variables outside?"""
+    names = names_of(code)
+    steps = dis.get_instructions(code) if names.stored else ()
+    return not SPECIAL.isdisjoint(names.stored) or any(step.opname in _DELETING for step in steps)
+
+
+#: How code deletes what may stand outside.
+_DELETING = frozenset({"DELETE_ATTR", "DELETE_DEREF", "DELETE_GLOBAL"})
 
 
 def _forget_warning(frame: FrameType) -> None:

@@ -245,6 +245,7 @@ def _kept(walk: Places, source: Source, value: Any) -> None:
     here = Object(Held(value))
     walk.place(Attribute(here, "__wrapped__"), value.__wrapped__)
     walk.guard(here, "meets", Kept(value))
+    walk.caches.append((value, value.cache_info().misses))
     for result in results_in(value):
         if not is_plain(result):
             walk.place(Object(Held(result)), result)

@@ -24,6 +24,7 @@ class Places(Protocol):
     is_wild: bool
     may_follow: bool
     late: set[int]
+    caches: list[tuple[Any, int]]
     handles_errors: bool
     tells_addresses: bool
     sees_numpy: bool

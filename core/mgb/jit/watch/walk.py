@@ -88,6 +88,7 @@ class Walk:
         self.stored: dict[str, tuple[str, int]] = {}
         self.is_wild = False
         self.may_follow = True
+        self.caches: list[tuple[Any, int]] = []  # functions made by `lru_cache`, and how often these missed
         self.late: set[int] = set()  # the ids of what live numbers are read from
         self.makes: Callable[[Any], bool] = lambda _: False
         #: By the ids of Tensors among the arguments that stand elsewhere, too.

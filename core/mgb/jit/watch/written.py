@@ -33,6 +33,9 @@ def settle(observer: Watcher) -> None:
     if impurities and observer.refuses:
         undo(observer.walk.places, guards, observer.leaves)
     _keep_apart(observer)
+    caches = observer.walk.caches
+    if observer.writing.effects and any(cached.cache_info().misses > before for cached, before in caches):
+        observer.impure("writes outside where lru_cache keeps a result for the first time", once=True)
     for impurity in impurities:
         observer.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,6 @@ INPUTS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda x, a: ((F.relu(x) - a) ** 2).mean(),
     lambda x, a: (x * 2.0 + 1.0) * a + 1.0,
     lambda x, a: x[0] * a,
-    lambda x, a: a**x,
     lambda x, a: x * a + a,
     lambda x, a: [x, a][1] * x,
     lambda x, a: ((a,) * 2)[0] * x,
@@ -93,3 +93,42 @@ def test_array_is_an_input(body: Callable[[Any, Any], Any]) -> None:
 @pytest.mark.parametrize("body", LOOKED_AT)
 def test_array_that_is_looked_at_is_not(body: Callable[[Any, Any], Any]) -> None:
     assert runs(body) == 6
+
+
+INDEXING: dict[str, Callable[[Any, Any], Any]] = {
+    "index": lambda x, a: x[a],
+    "index and operand": lambda x, a: x[a] * a,
+    "mask": lambda x, a: x[a > 1],
+    "in a tuple": lambda x, a: F.stack([x, x])[(0, a)],
+    "shift": lambda x, a: F.roll(x, int(a[0])),
+    "filled": lambda x, a: F.full((2,), float(a[0])),
+}
+
+
+@pytest.mark.parametrize("name", INDEXING)
+def test_arrays_that_ops_look_at_decide(name: str) -> None:
+    body, x = INDEXING[name], tensor([1.0, 2.0, 3.0])
+    traced = trace(body)
+    for index in (0, 1, 2, 0, 2):
+        a = np.array([index, 2, 0])
+        np.testing.assert_allclose(traced(x, a).numpy(), body(x, a).numpy())
+
+
+@pytest.mark.parametrize("order", [(0, 0, 1, 0), (0, 1, 1, 0), (1, 0, 1, 0)])
+def test_arrays_that_become_one_are_told_apart(order: tuple[int, ...]) -> None:
+    state = types.SimpleNamespace()
+    one, other = trace(_one_or_two), trace(_memory)
+    for n, same in enumerate(order):
+        state.array = np.full(1, n, np.float32)
+        state.other = state.array if same else state.array.copy()
+        x = tensor([1.0])
+        for traced, body in ((one, _one_or_two), (other, _memory)):
+            assert traced(x, state).tolist() == body(x, state).tolist()
+
+
+def _one_or_two(x: Any, s: Any) -> Any:
+    return x * s.array if s.array is s.other else x + 100.0
+
+
+def _memory(x: Any, s: Any) -> Any:
+    return x * s.array if np.shares_memory(s.array, s.other) else x + 100.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import io
 import warnings
 from collections.abc import Callable
@@ -31,6 +32,23 @@ class Slots:
         self.n = 0
 
 
+class Counted:
+    count = 0
+
+    def __init__(self) -> None:
+        self.kept = 0
+
+
+class Quiet(dict[str, Any]):
+    """A dict with methods of its own."""
+
+    def __getitem__(self, key: str) -> Any:
+        return dict.__getitem__(self, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        dict.__setitem__(self, key, value)
+
+
 @dataclass
 class State:
     """What bodies write."""
@@ -44,11 +62,20 @@ class State:
     slots: Slots = field(default_factory=Slots)
     tensor: Any = field(default_factory=lambda: tensor(np.zeros(3, np.float32)))
     stream: Any = field(default_factory=lambda: iter(range(1000)))
+    counted: Any = field(default_factory=Counted)
+    ordered: Any = field(default_factory=lambda: collections.OrderedDict(n=0, m=0))
+    default: Any = field(default_factory=lambda: collections.defaultdict(int, n=0))
+    quiet: Any = field(default_factory=lambda: Quiet(n=0))
+    bytes: Any = field(default_factory=lambda: bytearray(b"ab"))
+    by_object: Any = field(default_factory=lambda: {Slots: 0})
 
     def values(self) -> Any:
         table = list(self.table.items())
-        rest = self.log, self.seen, list(self.last), self.array.tolist(), self.slots.n, self.tensor.tolist()
-        return type(self.n), self.n, table, [type(v) for v in self.log], *rest
+        last = [v.tolist() if isinstance(v, Tensor) else v for v in self.last]
+        rest = self.log, self.seen, self.array.tolist(), self.slots.n, self.tensor.tolist()
+        others = self.counted.count, vars(self.counted), list(self.ordered.items()), dict(self.default)
+        more = dict(self.quiet), bytes(self.bytes), list(self.by_object.values())
+        return type(self.n), self.n, table, [type(v) for v in self.log], last, *rest, *others, *more
 
 
 def counts(s: State, x: Any, n: Any) -> Any:
@@ -112,6 +139,61 @@ def draws_next(s: State, x: Any, n: Any) -> Any:
     return x * next(s.stream) * n
 
 
+def shadows_the_class(s: State, x: Any, n: Any) -> Any:
+    s.counted.count += n
+    return x * s.counted.count
+
+
+def in_an_ordered_dict(s: State, x: Any, n: Any) -> Any:
+    s.ordered["n"] += n
+    return x * s.ordered["n"]
+
+
+def moves_to_the_end(s: State, x: Any, n: Any) -> Any:
+    if n > 1:
+        s.ordered.move_to_end(next(iter(s.ordered)))
+    return x * n
+
+
+def in_a_default_dict(s: State, x: Any, n: Any) -> Any:
+    s.default["n"] += n
+    s.default[f"k{n}"] += 1
+    return x * s.default["n"]
+
+
+def in_a_dict_of_ones_own(s: State, x: Any, n: Any) -> Any:
+    s.quiet["n"] += n
+    return x * s.quiet["n"]
+
+
+def in_bytes(s: State, x: Any, n: Any) -> Any:
+    if n > 1:
+        s.bytes[0] = (s.bytes[0] + 1) % 200
+        s.bytes.append(7)
+    return x * n
+
+
+def by_an_object(s: State, x: Any, n: Any) -> Any:
+    s.by_object[Slots] = s.by_object[Slots] + n
+    return x * n
+
+
+def in_a_full_deque(s: State, x: Any, n: Any) -> Any:
+    s.last.append(x * n)
+    return s.last[0] * 1.0
+
+
+def of_a_function(s: State, x: Any, n: Any) -> Any:
+    if n > 1:
+        noted.calls = getattr(noted, "calls", 0) + 1  # type: ignore[attr-defined]
+        s.log.append(noted.calls)  # type: ignore[attr-defined]
+    return x * n
+
+
+def noted() -> None:
+    """It is given attributes."""
+
+
 def at_first_small(s: State, x: Any, n: Any) -> Any:
     if n > 1:
         s.log.append("large")
@@ -128,8 +210,10 @@ def fails_for_some(s: State, x: Any, n: Any) -> Any:
 
 
 BODIES = [
-    counts, counts_in_slots, appends, inserts, sorts, reorders, adds_a_key, remembers, fills, averages,
-    rebinds, draws_next, at_first_small, fails_for_some,
+    counts, counts_in_slots, appends, inserts, sorts, reorders, adds_a_key, remembers, fills,
+    averages, rebinds, shadows_the_class, in_an_ordered_dict, moves_to_the_end, in_a_default_dict,
+    in_a_dict_of_ones_own, in_bytes, by_an_object, draws_next, at_first_small, fails_for_some,
+    in_a_full_deque,
 ]  # fmt: skip
 NUMBERS = (1, 2, 3, 3, 5, 8, 2, 1, 9)
 
@@ -154,6 +238,29 @@ def test_what_a_body_writes_is_written_once(body: Callable[..., Any], symbolic: 
         got, wanted = outcome(traced, tensor(x), n), outcome(body, other, tensor(x), n)
         np.testing.assert_allclose(got[0], wanted[0]) if got[0] != wanted[0] else None
         assert got[1:] == wanted[1:] and one.values() == other.values()
+
+
+def test_attributes_of_functions_are_written_once() -> None:
+    state = State()
+    traced = trace(lambda x, n: of_a_function(state, x, n))
+    for n in (1, 1, 2, 3, 4):
+        traced(tensor(1.0), n)
+    assert state.log == [1, 2, 3]
+    del noted.calls  # type: ignore[attr-defined]
+
+
+def test_what_a_cache_holds_was_made_by_a_call_of_its_own() -> None:
+    made: list[int] = []
+
+    @functools.lru_cache
+    def cached(n: int) -> int:
+        made.append(n)
+        return n
+
+    traced = trace(lambda x, n: x * (cached(n) if n > 1 else 1))
+    for n in (1, 1, 2, 3, 3, 4):
+        assert traced(tensor(1.0), n).item() == n
+    assert made == [2, 3, 4]
 
 
 def test_branch_taken_by_other_lengths_runs_once() -> None:
@@ -281,3 +388,20 @@ def test_no_stand_in_is_left_where_numbers_stood() -> None:
         kinds = [type(v) for v in found]
         assert kinds == [int, float, float, tuple, float, int, int]
     assert body.stats()["body_runs"] == 2
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_scheduled_rate_is_that_of_its_own_step(kind: Any) -> None:
+    def train(wrap: Callable[..., Any]) -> list[float]:
+        weight = Parameter(np.ones(1, np.float32))
+        optimizer = kind([weight], lr=0.5)
+        weight.grad = tensor([1.0])
+
+        @wrap
+        def step(n: int) -> None:
+            optimizer.param_groups[0]["lr"] = 1.0 / n
+            optimizer.step()
+
+        return [(step(n), weight.item())[1] for n in (1, 2, 1, 2, 5, 2, 6, 7, 2)]
+
+    np.testing.assert_allclose(train(trace), train(lambda f: f), rtol=1e-5)
