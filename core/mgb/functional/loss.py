@@ -77,7 +77,7 @@ def _float_of(x: Any) -> list[np.dtype[Any]]:
     if isinstance(x, Tensor):
         dtype = x.dtype
     elif isinstance(x, np.ndarray | list):
-        dtype = dtypes.constructed(np.asarray(x).dtype)
+        dtype = dtypes.constructed(x.dtype if isinstance(x, np.ndarray) else np.asarray(x).dtype)
     else:
         return []
     return [dtype] if dtype in dtypes.FLOATS else []

@@ -74,6 +74,8 @@ class FollowedArray:
         return operator.index(self.shape[0]) if self.ndim else len(self.array)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith(("__array_", "__cuda_array_")):  # NumPy and mgb ask what else it could be
+            raise AttributeError(name)
         return getattr(self.fixed(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
