@@ -173,7 +173,7 @@ _CHANGING_ARRAYS = frozenset(
 #: What methods in C change.
 _CHANGEABLE = (list, dict, set, bytearray, deque)
 #: Attributes that Python code writes, and that are no places.
-SPECIAL = frozenset(
+_SPECIAL = frozenset(
     "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
     "__annotations__ __doc__ shape dtype strides writeable flat real imag".split()
 )
@@ -181,9 +181,10 @@ SPECIAL = frozenset(
 
 def _writes_for_good(code: CodeType) -> bool:
     """Does it write what cannot be written back, or delete attributes and variables outside?"""
-    names = names_of(code)
-    steps = dis.get_instructions(code) if names.stored else ()
-    return not SPECIAL.isdisjoint(names.stored) or any(step.opname in _DELETING for step in steps)
+    return names_of(code).stored != {} and any(
+        step.opname in _DELETING or (step.opname == "STORE_ATTR" and step.argval in _SPECIAL)
+        for step in dis.get_instructions(code)
+    )
 
 
 #: How code deletes what may stand outside.

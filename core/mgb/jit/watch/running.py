@@ -98,8 +98,9 @@ class Running:
 
     def _library(self, frame: FrameType, code: CodeType) -> None:
         """A function that is trusted starts."""
-        module, back = frame.f_globals.get("__name__") or "", _caller(frame)
+        module = frame.f_globals.get("__name__") or ""
         top = module.partition(".")[0]
+        back = _caller(frame) if top == "mgb" else frame.f_back
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
             return
