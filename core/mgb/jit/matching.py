@@ -72,7 +72,8 @@ class Matching(Traced[P, R]):
 
         def make(variant: Variant) -> BodyStream:
             stream = kind(variant, _AFTER, compile, tell, symbolic_shape)
-            stream.share(forms)
+            if not symbolic_shape:  # whose ops depend on shapes in ways that lengths do not tell
+                stream.share(forms)
             return stream
 
         return Matched(variant, make)

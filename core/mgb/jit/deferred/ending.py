@@ -69,7 +69,7 @@ class Ending:
         """
         if self._refused:
             return False
-        self._form = self._form or forms.of(self._sequence, self.outputs)
+        self._form = self._form or forms.of(self._sequence, self.outputs, replaced)
         if self._form is not None:
             form, instance = self._form
             if form.runs >= after and self._takes(form, instance):
@@ -92,7 +92,7 @@ class Ending:
     def _takes(self, form: Form, instance: Instance) -> bool:
         """Take a program that serves several lengths, if there is one for these."""
         for general in form.generals:
-            self.program = general.program_for(instance)
+            self.program = general.program_for(self._sequence, instance)
             if self.program is not None:
                 self._reads, self._extras = general.reads, general.extras(instance)
                 return True

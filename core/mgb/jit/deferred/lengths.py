@@ -8,7 +8,7 @@ of letters. The program of what is so generalized serves every sequence of the f
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,12 +88,15 @@ class Forms:
         self._known: OrderedDict[Hashable, Form] = OrderedDict()
         self._lock = forking.lock()
 
-    def of(self, sequence: Sequence[Link], outputs: tuple[int, ...]) -> tuple[Form, Instance] | None:
+    def of(
+        self, sequence: Sequence[Link], outputs: tuple[int, ...], replaced: Mapping[int, int]
+    ) -> tuple[Form, Instance] | None:
         """The form of a sequence, and what it has beside; None where a parameter cannot be compared."""
         numbers: list[int] = []
         literals: list[Literal] = []
         try:
-            key = outputs, tuple([_form_of(link, numbers, literals) for link in sequence])
+            links = tuple([_form_of(link, numbers, literals) for link in sequence])
+            key = outputs, tuple(sorted(replaced.items())), links
             hash(key)
         except TypeError:
             return None
@@ -230,8 +233,8 @@ class General:
         self.program = program
         self._form.generals.append(self)
 
-    def program_for(self, instance: Instance) -> Program | None:
-        """The program for another sequence of the form, if it agrees."""
+    def program_for(self, sequence: Sequence[Link], instance: Instance) -> Program | None:
+        """The program for another `sequence` of the form, if it agrees, also in the shapes of all values."""
         values = self._values(instance)
         program = None if values is None else self.program.resized(values)
         if values is None or program is None:
@@ -241,7 +244,11 @@ class General:
             known is None or same_bits(known.array, now.array)
             for known, now in zip(self._literals, instance.literals)
         )
-        return program if agrees else None
+        if not agrees:
+            return None
+        pairs = zip(self.nodes, sequence)
+        are_same = all(link.spec is None or at(node.spec.shape) == link.spec.shape for node, link in pairs)
+        return program if are_same else None
 
     def _values(self, instance: Instance) -> tuple[int, ...] | None:
         """The values of the letters in an instance."""
