@@ -272,7 +272,9 @@ class Traced(Bindable[P, R], ABC):
         return Recording(leaves, policy, names=names, instance=instance, **others)
 
     def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
-        return Observer(leaves, self.run_body is False, self._instance is not None, follows)
+        observer = Observer(leaves, self.run_body is False, self._instance is not None, follows)
+        observer.stops = True
+        return observer
 
     def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
         """What watches a call that nothing serves, for the `reason`."""

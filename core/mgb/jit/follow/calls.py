@@ -44,6 +44,8 @@ class Calls:
     measured : callable
         Gives a value as code of mgb's is given it: in place of an array a view that has lengths which are
         followed.
+    without : callable
+        Calls a function with arguments while nobody is told of what runs.
 
     Attributes
     ----------
@@ -51,8 +53,14 @@ class Calls:
         Code with hooks, and that of functions inside it, by which each is the code without.
     """
 
-    def __init__(self, tell_call: Callable[[Any, FrameType], None], measured: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        tell_call: Callable[[Any, FrameType], None],
+        measured: Callable[[Any], Any],
+        without: Callable[..., Any] = lambda function, *args: function(*args),
+    ) -> None:
         self.originals: dict[CodeType, CodeType] = {}
+        self._without = without
         self._tell_call, self._measured = tell_call, measured
         self._codes: dict[int, tuple[CodeType, CodeType | None]] = {}  # by the id of what is kept with it
         self._copies: dict[int, tuple[FunctionType, FunctionType]] = {}
@@ -109,22 +117,23 @@ class Calls:
     # calls
 
     def _prepared(
-        self, frame: FrameType, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Callable[[], Any]:
-        """What makes the call ``function(*args, **kwargs)``."""
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[[], Any], list[Any]]:
+        """What makes the call ``function(*args, **kwargs)``, and the functions in C to be told of."""
+        told_of = []
         in_c = told(function, args)
         if in_c is not MISSING:
-            self._tell_call(in_c, frame)
+            told_of.append(in_c)
         while type(function) is functools.partial:
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
             function = function.func
         if type(function) is functools._lru_cache_wrapper:  # which no profiler sees
-            self._tell_call(function, frame)
+            told_of.append(function)
         computed = self._computed(function, args, kwargs)
         if computed is not None:
-            return computed
+            return computed, told_of
         args, kwargs = given_to(self._measured, function, args, kwargs)
-        return self._made_by(function, args, kwargs)
+        return self._made_by(function, args, kwargs), told_of
 
     def _computed(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -178,7 +187,10 @@ def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any
     here = calls()
     if here is None:
         return functools.partial(function, *args, **kwargs)
-    return here._prepared(sys._getframe(1), function, args, kwargs)
+    made, told_of = here._without(here._prepared, function, args, kwargs)
+    for each_told in told_of:
+        here._tell_call(each_told, sys._getframe(1))
+    return made  # type: ignore[no-any-return]
 
 
 def _identical(left: Any, right: Any) -> bool:

@@ -6,7 +6,7 @@ import dis
 import functools
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
@@ -51,8 +51,10 @@ class Following(Observer):
         self._lending = Lending(
             self.changing.numbers, self.guards, leaves, follows, self._arrays, self._stand_in
         )
-        self._calls = Calls(self._tell_call, _measured)
+        self._calls = Calls(self._tell_call, _measured, self._paused)
         self._harmless: set[CodeType] = set()
+        self._kinds: dict[CodeType, str] = {}
+        self._told = 0
         self.running.originals = self._calls.originals
         self.net = Events(self)
         #: What was found, and the guards, before effects took their place.
@@ -80,16 +82,17 @@ class Following(Observer):
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts; see `events.Listener`."""
-        code, libraries = frame.f_code, list(_libraries_above(frame))
+        self._count()
+        code, libraries = frame.f_code, self._libraries_above(frame)
         if code is known.SHOWS_WARNING:
             _forget_warning(frame)
             raise ImpureBodyError("gives a warning, which the call itself is to give")
-        if any(name.startswith(_OURS) for name in libraries):
+        if "ours" in libraries:
             return
         own = self._calls.originals.get(code, code)
         if not libraries and code not in self._harmless and _writes_for_good(own):
             raise ImpureBodyError(f"{code.co_qualname} writes what cannot be written back")
-        if code not in self._harmless and not any(name.startswith("mgb.") for name in libraries):
+        if code not in self._harmless and "mgb" not in libraries:
             if not sees_through(code):
                 self._harmless.add(code)
             elif not self._has_hooks(frame, len(libraries)):
@@ -98,9 +101,38 @@ class Following(Observer):
 
     def calls(self, function: Any, frame: FrameType) -> None:
         """`frame` calls a function in C."""
-        if not any(name.startswith(_OURS) for name in _libraries_above(frame)):
+        self._count()
+        if "ours" not in self._libraries_above(frame):
             self._refuse_to_change(function)
             self.running.calls(function, frame)
+
+    def _count(self) -> None:
+        self._told += 1
+        if self._told > _MOST_TOLD:
+            raise ImpureBodyError("runs too much Python to be noted for other numbers as well")
+
+    def _libraries_above(self, frame: FrameType) -> list[str]:
+        """Whose functions run, up to the function of a user's that called them."""
+        found, inner = list[str](), frame
+        while (kind := self._kind_of(inner)) != "user":
+            found.append(kind)
+            if kind == "ours" or inner.f_back is None:
+                break
+            inner = inner.f_back
+        return found
+
+    def _kind_of(self, frame: FrameType) -> str:
+        kind = self._kinds.get(frame.f_code)
+        if kind is None:
+            name = frame.f_globals.get("__name__") or ""
+            if not _is_librarys(frame):
+                kind = "user"
+            elif name.startswith(_OURS):
+                kind = "ours"
+            else:
+                kind = "mgb" if name.startswith("mgb.") else "library"
+            self._kinds[frame.f_code] = kind
+        return kind
 
     def _refuse_to_change(self, function: Any) -> None:
         """A method in C that changes what is outside is not called: not each change can be undone."""
@@ -138,6 +170,9 @@ class Following(Observer):
             assert source is not None
             self.net.without(kinds.look, self.walk, source, array)
 
+    def _paused(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self.net.without(function, *args)
+
     def _tell_call(self, function: Any, frame: FrameType) -> None:
         if type(function) is functools._lru_cache_wrapper:  # the next call would find what this one has made
             raise ImpureBodyError(f"keeps what {function.__name__} gives")
@@ -166,6 +201,8 @@ def _alone(leaves: Sequence[Any]) -> list[Any]:
     return [a for a in leaves if type(a) is np.ndarray and often[id(a)] == 1 and not a.dtype.hasobject]
 
 
+#: So many calls are followed: that takes about a second.
+_MOST_TOLD = 100_000
 #: Methods that change an array otherwise than by its elements, or large ones.
 _CHANGING_ARRAYS = frozenset(
     "resize fill sort partition put itemset setfield setflags byteswap __setitem__ __setstate__".split()
@@ -203,14 +240,6 @@ def _forget_warning(frame: FrameType) -> None:
             registry.pop((text, kind, 0), None)
         above = above.f_back
     getattr(warnings, "onceregistry", {}).pop((text, kind), None)
-
-
-def _libraries_above(frame: FrameType) -> Iterator[str]:
-    """The modules of the functions of libraries that run, up to the function of a user's that called them."""
-    inner: FrameType | None = frame
-    while inner is not None and _is_librarys(inner):
-        yield inner.f_globals.get("__name__") or ""
-        inner = inner.f_back
 
 
 def _is_librarys(frame: FrameType) -> bool:

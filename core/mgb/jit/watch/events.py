@@ -41,7 +41,9 @@ class Events:
 
     def __init__(self, listener: Listener) -> None:
         self._listener: Listener | None = listener
-        self._busy = False
+        self._busy = self._is_on = False
+        #: Has Python stopped to tell, as where telling itself has failed?
+        self.is_lost = False
         self._callback = self._profiled  # which CPython calls without a reference of its own
 
     def begin(self) -> str | None:
@@ -54,6 +56,7 @@ class Events:
             return trouble
         if sys.getprofile() is not None:
             return "a profiler is active"
+        self._is_on = True
         sys.setprofile(self._callback)
         return None
 
@@ -61,12 +64,16 @@ class Events:
         """Tell nobody any more."""
         monitoring = getattr(sys, "monitoring", None)
         if monitoring is not None:
-            if _here.events is self:
-                _here.events = None
+            if id(self) in _listening:
                 with _lock:
                     _end_monitoring(monitoring, id(self))
+            if _here.events is self:
+                _here.events = None
         elif sys.getprofile() == self._callback:
+            self._is_on = False
             sys.setprofile(None)
+        elif self._is_on:
+            self._is_on, self.is_lost = False, True
 
     def forget(self) -> None:
         """Hold nothing; asked where it has ended."""
@@ -119,7 +126,11 @@ def _called(code: CodeType, offset: int, function: Any, first: Any) -> None:
 def _bound(function: Any, first: Any) -> Any:
     """A method in C with what it is called of, as a profiler is told of it."""
     missing: Any = sys.monitoring.MISSING  # type: ignore[attr-defined]
-    if isinstance(function, _UNBOUND) and first is not missing and isinstance(first, function.__objclass__):
+    if (
+        isinstance(function, _UNBOUND)
+        and first is not missing
+        and issubclass(type(first), function.__objclass__)
+    ):
         return function.__get__(first, type(first))  # without a class CPython 3.12 crashes for some
     return function
 
@@ -130,12 +141,14 @@ def _begin_monitoring(monitoring: Any, who: int) -> str | None:
     tools = [number for number in _TOOLS if monitoring.get_tool(number) in (_TOOL, None)]
     if not tools:
         return "all tools of sys.monitoring are taken"
-    if not any(monitoring.get_tool(number) == _TOOL for number in tools):
-        events = monitoring.events
-        monitoring.use_tool_id(tools[0], _TOOL)
-        monitoring.register_callback(tools[0], events.PY_START, _started)
-        monitoring.register_callback(tools[0], events.CALL, _called)
-        monitoring.set_events(tools[0], events.PY_START | events.CALL)
+    ours = next((number for number in tools if monitoring.get_tool(number) == _TOOL), tools[0])
+    events = monitoring.events
+    if monitoring.get_tool(ours) is None:
+        monitoring.use_tool_id(ours, _TOOL)
+    if monitoring.get_events(ours) != events.PY_START | events.CALL:
+        monitoring.register_callback(ours, events.PY_START, _started)
+        monitoring.register_callback(ours, events.CALL, _called)
+        monitoring.set_events(ours, events.PY_START | events.CALL)
     return None
 
 

@@ -67,6 +67,8 @@ class Observer:
     follows_lengths = False
     #: Is the call only noted, and undone, whatever comes of it?
     is_trial = False
+    #: Does it stop to look around once the body is known to run at each call?
+    stops = False
 
     def __init__(
         self,
@@ -153,14 +155,17 @@ class Observer:
         writes: bool = False,
     ) -> None:
         """The body cannot be skipped: for what is done at `line`, or by the user's innermost `frame`."""
+        if not self.refuses and len(self.impurities) >= _MOST:
+            return
         impurity = Impurity(reason, *(line or line_of(frame or sys._getframe(1))), once, writes)
         if self.refuses:
             raise ImpureBodyError(
                 f"the body {reason} at {impurity.file}:{impurity.line}, so it would have to run at each "
                 "call: do that outside of it, or use @trace, which runs such a body"
             )
-        if len(self.impurities) < _MOST and impurity not in self.impurities:
+        if impurity not in self.impurities:
             self.impurities.append(impurity)
+        self.walk.is_over = self.walk.is_over or (self.stops and not once)
 
     def _cannot(self, reason: str) -> None:
         """Told by the walk, which has begun with what runs now, or else looks at all of the body."""
@@ -206,6 +211,8 @@ class Observer:
             result = self._run(function, args, kwargs)
             self.net.end()
             _watching.observer = outer
+            if self.net.is_lost:
+                self.impure("has its watching ended, as by an exception that it handles", line=self.line)
             self.running.see(self._end, result, args, kwargs)
         except ImpureBodyError:
             if self.refuses:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import signal
 import string
 import sys
 import weakref
@@ -55,6 +56,8 @@ class Running:
         except ImpureBodyError:
             raise
         except Exception as error:
+            if _is_of_handler(error):
+                raise
             self.impure(f"could not be watched: {type(error).__name__}: {error}", line=self._observer.line)
 
     def starts(self, frame: FrameType) -> None:
@@ -215,6 +218,18 @@ def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
     return code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
 
 
+def _is_of_handler(error: Exception) -> bool:
+    """Has a signal handler raised it, which ran in between?"""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = [getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers]
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
 def _caller(frame: FrameType) -> FrameType | None:
     """Who calls a function, past what explains its failures."""
     back = frame.f_back
@@ -239,7 +254,7 @@ def _is_called_by_trusted(frame: FrameType, code: CodeType) -> bool:
 
 def _is_import(frame: FrameType | None) -> bool:
     """Is a module being imported?"""
-    while frame is not None:
+    while frame is not None and frame.f_globals.get("__name__") != "mgb.jit.watch.observer":
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
         frame = frame.f_back

@@ -88,6 +88,8 @@ class Walk:
         self.stored: dict[str, tuple[str, int]] = {}
         self.is_wild = False
         self.may_follow = True
+        self.is_over = self._was_wild = False
+        self._absent_modules: set[str] = set()
         self.caches: list[tuple[Any, int]] = []  # functions made by `lru_cache`, and how often these missed
         self.late: set[int] = set()  # the ids of what live numbers are read from
         self.makes: Callable[[Any], bool] = lambda _: False
@@ -144,7 +146,7 @@ class Walk:
 
     def place(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, and what it leads to can be named."""
-        if source in self.places or len(self.places) > LARGEST:
+        if self.is_over or source in self.places or len(self.places) > LARGEST:
             return
         self.places[source] = value
         if type(value) is FollowedArray:
@@ -233,9 +235,13 @@ class Walk:
     def _name(self, names: Iterable[str]) -> None:
         new = set(names) - self.names
         self.names |= new
+        if self.is_over:
+            self._waiting.clear()
+            return
         self.unread.again()
         self.drain()
-        if new or self.is_wild:
+        if new or self.is_wild != self._was_wild:
+            self._was_wild = self.is_wild
             for bearer in list(self._bearers):
                 bearer.read(new, self.is_wild)
             self.drain()
@@ -356,8 +362,9 @@ class Walk:
             for part in packages_of(name, level, space.get("__package__")):
                 if part in sys.modules:
                     self.place(Item(Object(Held(sys.modules)), part), sys.modules[part])
-                else:
-                    self.tell(f"imports {part}")
+                else:  # if it comes that far
+                    self.guard(Object(Held(sys.modules)), "without", part)
+                    self._absent_modules.add(part)
 
     def asks_classes(self) -> None:
         """It is asked whether something is of a class, which a class may have been told since."""
@@ -372,6 +379,8 @@ class Walk:
                 self.activate(source, function)
         for source in self._nans if self._compares else ():
             self.tell(f"can reach {source}, which is NaN, known by its identity")
+        for part in sorted(self._absent_modules.intersection(sys.modules)):
+            self.tell(f"imports {part}")
         if self.tells_addresses:
             self._addresses()
         asks = self._compares or self.tells_addresses or "id" in self.loaded
