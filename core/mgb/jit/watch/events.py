@@ -131,6 +131,8 @@ def _bound(function: Any, first: Any) -> Any:
         and first is not missing
         and issubclass(type(first), function.__objclass__)
     ):
+        if first is None:  # which a descriptor takes for no object
+            return getattr(None, function.__name__)
         return function.__get__(first, type(first))  # without a class CPython 3.12 crashes for some
     return function
 
