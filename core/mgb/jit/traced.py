@@ -31,7 +31,7 @@ from .binding import Bindable, P, R
 from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
 from .explain import Explanation, explain
-from .follow import Following, agree
+from .follow import Following, NotFollowed, agree
 from .guard import MISS
 from .policy import Policy
 from .recording import Recording
@@ -202,7 +202,10 @@ class Traced(Bindable[P, R], ABC):
         observer = Following(leaves, self._instance is not None, follows)
         try:
             recorded = self._noted(args, kwargs, leaves, observer)
-        except Exception:  # perhaps Python's: what it says of a plain number it may not say of a followed one
+        except (
+            Exception,
+            NotFollowed,
+        ):  # perhaps Python's: what it says of a plain number it may not say of a followed one
             observer.forget()
             return None
         return recorded if recorded.call is not None and not observer.impurities else None

@@ -15,5 +15,6 @@ from __future__ import annotations
 
 from .agreement import agree
 from .following import Following
+from .refused import NotFollowed
 
-__all__ = ["Following", "agree"]
+__all__ = ["Following", "NotFollowed", "agree"]

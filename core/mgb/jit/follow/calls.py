@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ImpureBodyError
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
@@ -21,6 +20,7 @@ from ..followed_array import FollowedArray, each
 from ..measured import Measured, array_of, given
 from .code import codes_in, instrumented, with_hooks
 from .operands import MISSING, given_to, is_of_mgb, is_plain_class, is_users, lookup, told
+from .refused import NotFollowed
 from .transform import CALL, IDENTICAL, IDENTITY, RESULT
 
 #: What a function has beside its code, its variables and its defaults.
@@ -198,7 +198,7 @@ def _identical(left: Any, right: Any) -> bool:
     if FollowedArray in (type(left), type(right)):  # later they may be one, or none of those they are now
         left, right = each(left), each(right)
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-            raise ImpureBodyError("asks whether two arrays are one")
+            raise NotFollowed("asks whether two arrays are one")
     left, right = given(left), given(right)
     kinds = {type(value.value) if type(value) in SCALARS else type(value) for value in (left, right)}
     if left is right or len(kinds) > 1:

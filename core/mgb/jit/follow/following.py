@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ImpureBodyError
 from ...tensor import ACTIVE
 from ..followed_array import FollowedArray, each
 from ..guard import Guard
@@ -24,6 +23,7 @@ from ..watch.names import names_of
 from ..watch.undoing import undo
 from .calls import Calls
 from .lending import Lending
+from .refused import NotFollowed
 
 
 class Following(Observer):
@@ -86,17 +86,17 @@ class Following(Observer):
         code, libraries = frame.f_code, self._libraries_above(frame)
         if code is known.SHOWS_WARNING:
             _forget_warning(frame)
-            raise ImpureBodyError("gives a warning, which the call itself is to give")
+            raise NotFollowed("gives a warning, which the call itself is to give")
         if "ours" in libraries:
             return
         own = self._calls.originals.get(code, code)
         if not libraries and code not in self._harmless and _writes_for_good(own):
-            raise ImpureBodyError(f"{code.co_qualname} writes what cannot be written back")
+            raise NotFollowed(f"{code.co_qualname} writes what cannot be written back")
         if code not in self._harmless and "mgb" not in libraries:
             if not sees_through(code):
                 self._harmless.add(code)
             elif not self._has_hooks(frame, len(libraries)):
-                raise ImpureBodyError(f"{code.co_qualname} may ask a number for its type or its identity")
+                raise NotFollowed(f"{code.co_qualname} may ask a number for its type or its identity")
         self.running.starts(frame)
 
     def calls(self, function: Any, frame: FrameType) -> None:
@@ -109,7 +109,7 @@ class Following(Observer):
     def _count(self) -> None:
         self._told += 1
         if self._told > _MOST_TOLD:
-            raise ImpureBodyError("runs too much Python to be noted for other numbers as well")
+            raise NotFollowed("runs too much Python to be noted for other numbers as well")
 
     def _libraries_above(self, frame: FrameType) -> list[str]:
         """Whose functions run, up to the function of a user's that called them."""
@@ -143,7 +143,7 @@ class Following(Observer):
             changes = isinstance(owner, _CHANGEABLE) and not pure.only_reads(owner, name)
         appends = type(owner) is list and name == "append"
         if changes and not appends and self.walk.where(owner) is not None:
-            raise ImpureBodyError(f"changes what is outside by {type(owner).__name__}.{name}")
+            raise NotFollowed(f"changes what is outside by {type(owner).__name__}.{name}")
 
     def _has_hooks(self, frame: FrameType, above: int) -> bool:
         """Has the function of a user's hooks that runs so many functions of libraries above `frame`?"""
@@ -151,6 +151,16 @@ class Following(Observer):
         for _ in range(above):
             user = user.f_back if user is not None else None
         return user is None or user.f_code in self._calls.originals
+
+    def impure(
+        self,
+        reason: str,
+        frame: FrameType | None = None,
+        once: bool = False,
+        line: tuple[str, int] | None = None,
+        writes: bool = False,
+    ) -> None:
+        raise NotFollowed(reason)
 
     def follows_array(self, leaf: Any) -> bool:
         return id(leaf) in self._arrays
@@ -175,7 +185,7 @@ class Following(Observer):
 
     def _tell_call(self, function: Any, frame: FrameType) -> None:
         if type(function) is functools._lru_cache_wrapper:  # the next call would find what this one has made
-            raise ImpureBodyError(f"keeps what {function.__name__} gives")
+            raise NotFollowed(f"keeps what {function.__name__} gives")
         self.net.tell_call(function, frame)
 
     def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -405,3 +405,22 @@ def test_scheduled_rate_is_that_of_its_own_step(kind: Any) -> None:
         return [(step(n), weight.item())[1] for n in (1, 2, 1, 2, 5, 2, 6, 7, 2)]
 
     np.testing.assert_allclose(train(trace), train(lambda f: f), rtol=1e-5)
+
+
+def test_body_does_not_take_the_end_of_noting_for_an_error_of_its_own() -> None:
+    shown: list[str] = []
+
+    def body(x: Any, n: Any) -> Any:
+        try:
+            if n > 1:
+                print("large")
+        except Exception:
+            print("failed")
+            shown.append("failed")
+        return x * n
+
+    traced, printed = trace(body), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for n in (1, 1, 2, 3):
+            assert traced(tensor(1.0), n).item() == n
+    assert printed.getvalue() == "large\nlarge\n" and not shown
