@@ -20,7 +20,7 @@ from ..source import Argument, Source
 from ..watch import Observer, kinds, known, pure
 from ..watch.events import Events
 from ..watch.names import names_of
-from ..watch.undoing import undo
+from ..watch.undoing import Containers, undo
 from .calls import Calls
 from .lending import Lending
 from .refused import NotFollowed
@@ -61,9 +61,11 @@ class Following(Observer):
         self._places: dict[Source, Any] = {}
         self._before: list[Guard] = []
         self._spaces: list[tuple[Any, tuple[str, ...]]] = []
+        self._containers = Containers(())
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function` and watch; `undo` leaves everything as it was before."""
+        self._containers = Containers([*args[self._of_instance :], *kwargs.values()])
         try:
             self._lending.lend()
             return super().run(function, *args, **kwargs)
@@ -108,6 +110,8 @@ class Following(Observer):
 
     def _count(self) -> None:
         self._told += 1
+        if self.walk.caches:  # the next call would find what this one has made
+            raise NotFollowed("can reach a function made by lru_cache")
         if self._told > _MOST_TOLD:
             raise NotFollowed("runs too much Python to be noted for other numbers as well")
 
@@ -184,7 +188,7 @@ class Following(Observer):
         return self.net.without(function, *args)
 
     def _tell_call(self, function: Any, frame: FrameType) -> None:
-        if type(function) is functools._lru_cache_wrapper:  # the next call would find what this one has made
+        if type(function) is functools._lru_cache_wrapper:
             raise NotFollowed(f"keeps what {function.__name__} gives")
         self.net.tell_call(function, frame)
 
@@ -197,11 +201,13 @@ class Following(Observer):
     def undo(self) -> None:
         """Put back what was there before, wherever the body has written."""
         undo(self._places, self._before, self._leaves, self._spaces)
+        self._containers.put_back()
 
     def forget(self) -> None:
         super().forget()
         self._places, self._before, self._spaces, self._leaves = {}, [], [], ()
         self._arrays.clear()
+        self._containers = Containers(())
         self._lending.forget()
 
 

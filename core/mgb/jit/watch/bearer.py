@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import threading
 from collections.abc import Collection
 from types import FunctionType, MemberDescriptorType, ModuleType
@@ -34,6 +35,9 @@ class Bearer:
         self._read = _readers(thing)
         #: The names in its own namespace, before the body can write there.
         self.before: tuple[str, ...] = tuple(space_of(thing))
+        if isinstance(thing, type):  # methods may be cached
+            cached = (v for v in vars(thing).values() if type(v) is functools._lru_cache_wrapper)
+            walk.caches += [(value, value.cache_info().misses) for value in cached]
 
     def read(self, names: Collection[str], is_wild: bool) -> None:
         """These attributes can be named, or with `is_wild` all that there are."""

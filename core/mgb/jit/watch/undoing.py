@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ...sizes import native
+from ...sizes import native, pairs
 from ..guard import Contents, Guard, is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at
+from ..tree import parts_of, put
 from .kinds import elements_in, pairs_in
 
 #: What has a namespace, and the names that were in it.
@@ -34,6 +36,41 @@ def undo(
         if guard.test in _RESTORE and not guard.holds(leaves):
             with suppress(Exception):
                 _RESTORE[guard.test](guard, places, leaves)
+
+
+class Containers:
+    """What lists, dicts and objects with fields hold, also those inside them, to be put back."""
+
+    def __init__(self, containers: Sequence[Any]) -> None:
+        self._known: list[tuple[Any, Any]] = []
+        waiting, seen = list(containers), set[int]()
+        while waiting:
+            inside = parts_of(part := waiting.pop())
+            if inside is None or id(part) in seen:
+                continue
+            seen.add(id(part))
+            self._known.append((part, pairs(part) if isinstance(part, dict) else inside))
+            waiting += inside
+
+    def put_back(self) -> None:
+        """Have each hold what it held."""
+        for container, held in self._known:
+            if isinstance(container, tuple):
+                continue
+            now = pairs(container) if isinstance(container, dict) else parts_of(container) or []
+            if len(now) == len(held) and all(map(_is_same, now, held)):
+                continue
+            if isinstance(container, dict | list):
+                kind = native(type(container))
+                kind.clear(container)
+                (kind.update if isinstance(container, dict) else kind.extend)(container, held)
+            else:
+                put(container, held)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    pair = type(one) is tuple and type(other) is tuple and len(one) == len(other) == 2
+    return one is other or (pair and all(map(operator.is_, one, other)))
 
 
 def _lose(thing: Any, names: Sequence[str]) -> None:
@@ -128,7 +165,7 @@ def is_place(source: Source, leaves: Sequence[Any]) -> bool:
         return False
     holder = found_at(_itself(source.of), leaves)
     if isinstance(source, Item):
-        return issubclass(native(type(holder)), dict | list)
+        return issubclass(native(type(holder)), dict | list | deque)
     if isinstance(holder, type):
         return type(holder).__setattr__ is type.__setattr__
     is_described = hasattr(type(_in_class(holder, source.name)), "__set__")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import types
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -132,3 +134,49 @@ def _one_or_two(x: Any, s: Any) -> Any:
 
 def _memory(x: Any, s: Any) -> Any:
     return x * s.array if np.shares_memory(s.array, s.other) else x + 100.0
+
+
+WRITES: dict[str, Callable[[Any, Any], object]] = {
+    "append": lambda v, n: v.append(n),
+    "pop": lambda v, n: v.pop(),
+    "insert": lambda v, n: v.insert(0, n),
+    "reverse": lambda v, n: v.reverse(),
+    "item": lambda v, n: v.__setitem__(0, v[0] + n),
+    "nested": lambda v, n: v[1].append(n),
+    "in a dict": lambda v, n: v[2].__setitem__("a", v[2]["a"] + n),
+    "popped of a dict": lambda v, n: v[2].pop("b"),
+    "of a deque": lambda v, n: v[3].__setitem__(0, v[3][0] + n),
+}
+
+
+@pytest.mark.parametrize("by", ["number", "length", "array"])
+@pytest.mark.parametrize("name", WRITES)
+def test_arguments_are_written_once(name: str, by: str) -> None:
+    def body(x: Any, n: Any, a: Any, v: Any) -> Any:
+        if n > 2 or x.shape[0] > 2 or a[0] > 2:
+            WRITES[name](v, n)
+        return x * n
+
+    traced = trace(body)
+    for call in (1, 1, 5, 6):
+        held: list[Any] = [[4, [1, 2], {"a": 1, "b": 2}, deque([1, 2, 3])] for _ in range(2)]
+        n, length, a = (call if by == kind else 1 for kind in ("number", "length", "array"))
+        x, given = tensor(np.ones(length, np.float32)), np.array([a, 2])
+        assert traced(x, n, given, held[0]).tolist() == body(x, n, given, held[1]).tolist()
+        assert held[0] == held[1]
+
+
+def test_cached_methods_keep_what_they_do_at_a_miss() -> None:
+    made: list[int] = []
+
+    class Owner:
+        @functools.cache  # noqa: B019
+        def method(self, n: int) -> int:
+            made.append(n)
+            return n
+
+    owner = Owner()
+    traced = trace(lambda x, n: x * n + owner.method(n))
+    for n in (1, 1, 5, 6, 5):
+        assert traced(tensor(1.0), n).item() == 2 * n
+    assert made == [1, 5, 6]
