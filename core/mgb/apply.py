@@ -233,7 +233,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
             if type(a) in _WEAK:
                 exact.append(number(op.name, a, wanted, device or devices.default()))
             elif type(a) in SCALARS:
-                exact.append(_followed(op.name, a, wanted, device or devices.default()))
+                exact.append(followed_number(op.name, a, wanted, device or devices.default()))
             else:
                 exact.append(a if given == wanted else _cast(a, dtype=wanted))
     except ConversionError:
@@ -244,8 +244,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return tuple(exact)
 
 
-def _followed(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
-    """As `number`, of one that is followed."""
+def followed_number(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
+    """As `number`, of a weak one that is followed."""
     made = number(name, value.value, dtype, device)
     follow(made, value)
     return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from html import escape
 
 #: Wide enough for every column of a table of ours.
 WIDE = 200
@@ -14,13 +13,13 @@ _PRE = "overflow-x:auto; white-space:pre; line-height:normal; font-family:monosp
 
 def pre(text: str) -> str:
     """HTML that shows `text` as it stands."""
-    return f'<pre style="{_PRE}">{escape(text)}</pre>'
+    return f'<pre style="{_PRE}">{_escaped(text)}</pre>'
 
 
 def folded(parts: Iterable[tuple[str, str]]) -> str:
     """HTML of titled texts, each behind its title until somebody clicks on it."""
     return "".join(
-        f"<details><summary>{escape(title)}</summary>{pre(body)}</details>" for title, body in parts
+        f"<details><summary>{_escaped(title)}</summary>{pre(body)}</details>" for title, body in parts
     )
 
 
@@ -41,3 +40,9 @@ class Shown:
         console = Console(file=io.StringIO(), width=WIDE, record=True)
         console.print(self)
         return console.export_html(inline_styles=True, code_format=f'<pre style="{_PRE}">{{code}}</pre>')
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # for what few programs show
+
+    return escape(text)

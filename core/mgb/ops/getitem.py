@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import dtypes
-from ..apply import literal, number
+from ..apply import followed_number, literal, number
 from ..errors import ShapeError
-from ..sizes import Size, count, indices
+from ..scalars import SCALARS, Size, Whole, fixed
+from ..sizes import count, indices
 from ..tensor import Tensor
 from .declare import broadcast_shapes
+from .dynamic import dynamic_slice, dynamic_slice_set
 from .index import index_get, index_set, slice_set
 from .layout import Window, broadcast_to, reshape, slice_
 from .primitives import cast, where
@@ -29,6 +31,8 @@ class Plan(NamedTuple):
         The shape that is indexed, where a single bool in the key indexes an axis of its own.
     window : Window
         A range along each of its axes: what slices and integers say.
+    starts : dict
+        By their axes the starts of ranges that a trace follows as numbers; their ranges count from there.
     axes, arrays : tuple
         The integer arrays and the axes that they index, ascending.
     place : int
@@ -44,6 +48,7 @@ class Plan(NamedTuple):
 
     wide: tuple[int, ...] | None
     window: Window
+    starts: dict[int, Whole]
     axes: tuple[int, ...]
     arrays: tuple[Tensor, ...]
     place: int
@@ -72,7 +77,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     plan = _plan(x, key)
     out = x if plan.wide is None else reshape(x, shape=plan.wide)
     if plan.slices:
-        out = slice_(out, window=plan.window)
+        out = _sliced(out, plan)
     if plan.arrays:
         out = index_get(out, *plan.arrays, axes=plan.axes, place=plan.place)
     return reshape(out, shape=plan.shape) if out is x or plan.reshapes else out
@@ -90,6 +95,8 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
     """
     if type(value) in dtypes.WEAK:
         value = number("x[key] = value", value, x.dtype, x.device)
+    elif type(value) in SCALARS and type(value.value) in dtypes.WEAK:
+        value = followed_number("x[key] = value", value, x.dtype, x.device)
     elif not isinstance(value, Tensor):
         value = literal(value, x.dtype, x.device)
     if value.dtype != x.dtype:
@@ -107,12 +114,23 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
 def _written(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
     """`x`, of the shape that is indexed, with `value`, which has that of the place."""
     if not plan.arrays:  # `x` is not `value`
-        return slice_set(x, value, window=plan.window) if plan.slices else +value
+        return _slice_set(x, value, plan) if plan.slices else +value
     if not plan.slices:
         return index_set(x, value, *plan.arrays, axes=plan.axes, place=plan.place)
-    part = slice_(x, window=plan.window)
-    part = index_set(part, value, *plan.arrays, axes=plan.axes, place=plan.place)
-    return slice_set(x, part, window=plan.window)
+    part = index_set(_sliced(x, plan), value, *plan.arrays, axes=plan.axes, place=plan.place)
+    return _slice_set(x, part, plan)
+
+
+def _sliced(x: Tensor, plan: Plan) -> Tensor:
+    if not plan.starts:
+        return slice_(x, window=plan.window)
+    return dynamic_slice(x, *plan.starts.values(), axes=tuple(plan.starts), window=plan.window)
+
+
+def _slice_set(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
+    if not plan.starts:
+        return slice_set(x, value, window=plan.window)
+    return dynamic_slice_set(x, value, *plan.starts.values(), axes=tuple(plan.starts), window=plan.window)
 
 
 def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
@@ -162,7 +180,8 @@ def _plan(x: Tensor, key: Any) -> Plan:
     window: list[tuple[int, int, int]] = []
     inner: list[int] = []  # its lengths
     arrays: dict[int, Tensor] = {}
-    fixed: list[tuple[int, int]] = []  # for each integer or array: its position in the key, its axis
+    starts: dict[int, Whole] = {}
+    singles: list[tuple[int, int]] = []  # for each integer or array: its position in the key, its axis
     lengths: list[tuple[int, int]] = []  # for each axis of the result that no array makes: position, length
     slices = reshapes = False
     given, wide = x.shape, None
@@ -178,6 +197,8 @@ def _plan(x: Tensor, key: Any) -> Plan:
             bounded = item.start is not None or item.stop is not None or item.step is not None
             slices = slices or bounded
             chosen, length = _range(item, given[axis])
+            if type(chosen[0]) is Whole:
+                starts[axis], chosen = chosen[0], (0, length * chosen[2], chosen[2])
             window.append(chosen)
             inner.append(length)
             lengths.append((position, length))
@@ -185,34 +206,36 @@ def _plan(x: Tensor, key: Any) -> Plan:
             arrays[axis] = item
             window.append((0, given[axis], 1))
             inner.append(given[axis])
-            fixed.append((position, axis))
+            singles.append((position, axis))
         else:
             slices = reshapes = True
             start = _checked(item, axis, given[axis])
+            if type(start) is Whole:
+                starts[axis], start = start, 0
             window.append((start, start + 1, 1))
             inner.append(1)
-            fixed.append((position, axis))
+            singles.append((position, axis))
     if not arrays:
         shape = tuple([d for _, d in lengths])
-        return Plan(wide, tuple(window), (), (), 0, tuple(inner), shape, slices, reshapes)
-    place, left, shape = _with_arrays(inner, arrays, fixed, lengths)
+        return Plan(wide, tuple(window), starts, (), (), 0, tuple(inner), shape, slices, reshapes)
+    place, left, shape = _with_arrays(inner, arrays, singles, lengths)
     found = tuple(arrays), tuple(arrays.values())
-    return Plan(wide, tuple(window), *found, place, left, shape, slices, reshapes)
+    return Plan(wide, tuple(window), starts, *found, place, left, shape, slices, reshapes)
 
 
 def _with_arrays(
     inner: Sequence[int],
     arrays: dict[int, Tensor],
-    fixed: Sequence[tuple[int, int]],
+    singles: Sequence[tuple[int, int]],
     lengths: Sequence[tuple[int, int]],
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """`place`, `inner` and `shape` of a Plan with `arrays`.
 
     NumPy's rule: the axes of arrays side by side stand in their place, those of others in front.
     """
-    together = fixed[-1][0] - fixed[0][0] + 1 == len({p for p, _ in fixed})
-    place = sum(i not in arrays for i in range(fixed[0][1])) if together else 0
-    before = sum(p < fixed[0][0] for p, _ in lengths) if together else 0
+    together = singles[-1][0] - singles[0][0] + 1 == len({p for p, _ in singles})
+    place = sum(i not in arrays for i in range(singles[0][1])) if together else 0
+    before = sum(p < singles[0][0] for p, _ in lengths) if together else 0
     made = broadcast_shapes("x[key]", *(a.shape for a in arrays.values()))
     left = [d for i, d in enumerate(inner) if i not in arrays]
     shape = [d for _, d in lengths]
@@ -245,7 +268,7 @@ def _part(x: Tensor, part: Any) -> Any:
     """One part of a key: None, Ellipsis, a slice, an int or a Tensor."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
-    if type(part) is int or type(part) is Size:
+    if type(part) is int or type(part) is Size or type(part) is Whole:
         return part
     if isinstance(part, Tensor):
         found = _index_array(x, part)
@@ -295,14 +318,21 @@ def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
     return nonzero(mask)
 
 
-def _range(item: slice, length: int) -> tuple[tuple[int, int, int], int]:
-    """The range that a slice of so many means, and its length."""
+def _range(item: slice, length: Any) -> tuple[tuple[Any, Any, Any], Any]:
+    """The range that a slice of so many means, and its length, which is no number that is followed."""
+    if Whole in map(type, (item.start, item.stop, item.step)):
+        length = fixed(length)
     chosen = indices(item, length)
     left = count(*chosen)
+    if type(left) is Whole:
+        left = left.fixed()
+        chosen = (chosen[0], fixed(chosen[1]), chosen[2]) if type(chosen[0]) is not Whole else chosen
     return (chosen, left) if left else ((0, 0, 1), 0)
 
 
-def _checked(index: int, axis: int, length: int) -> int:
+def _checked(index: Any, axis: int, length: Any) -> Any:
+    if type(index) is Whole:
+        length = fixed(length)
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {length}")
     return index % length

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ConversionError, ShapeError
-from ..scalars import HOLDING, Scalar, Size, fixed, mapped
+from ..scalars import HOLDING, SCALARS, Scalar, Size, Whole, fixed, mapped
 from .size import Sizes, Terms, text
 
 #: What gives values without sizes: `plain`, or a `Lengths`.
@@ -104,16 +104,18 @@ def about(number: Any) -> Any:
 
 def count(start: Any, stop: Any, step: Any) -> Any:
     """``len(range(start, stop, step))``."""
-    if Size not in map(type, (start, stop, step)):
+    if SCALARS.isdisjoint(map(type, (start, stop, step))):
         return len(range(start, stop, step))
     if step < 0:
         start, stop, step = stop, start, -step
-    return -((start - stop) // step) if start < stop else 0
+    if not start < stop:
+        return 0
+    return stop - start if step == 1 else -((start - stop) // step)
 
 
 def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
     """``chosen.indices(length)``."""
-    if Size not in map(type, (chosen.start, chosen.stop, chosen.step, length)):
+    if SCALARS.isdisjoint(map(type, (chosen.start, chosen.stop, chosen.step, length))):
         return chosen.indices(length)
     step, start, stop = map(_place, (chosen.step, chosen.start, chosen.stop))  # Python asks in this order
     step = 1 if step is None else fixed(step)
@@ -125,7 +127,7 @@ def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
 
 
 def _place(given: Any) -> Any:
-    return given if given is None or type(given) is Size else operator.index(given)
+    return given if given is None or type(given) in (Size, Whole) else operator.index(given)
 
 
 def _clipped(place: Any, default: Any, low: Any, high: Any, length: Any) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import Body
+from ...ir import Body, Op
+from ...ops import dynamic
 from ...scalars import plain
+from ...sizes import count
 from ..call import Recorded
 from ..entry import Literal, Ref
 from ..guard import is_plain, same
@@ -41,16 +43,26 @@ class _Agreement:
         )
 
     def _is_same_step(self, one: Any, two: Any) -> bool:
+        op, params, args = self._as_plain(one)
         if _holds_body(tuple(two.params.values())):
-            return one.op is two.op and one.spec == two.spec  # constants in a loop are operands of the other
+            return op is two.op and one.spec == two.spec  # constants in a loop are operands of the other
         return (
-            one.op is two.op
+            op is two.op
             and one.spec == two.spec
             and one.required == two.required
-            and len(one.args) == len(two.args)
-            and _is_same(plain(one.params), plain(two.params))
-            and all(map(self._is_same_ref, one.args, two.args))
+            and len(args) == len(two.args)
+            and _is_same(params, _params_of(two))
+            and all(map(self._is_same_ref, args, two.args))
         )
+
+    def _as_plain(self, step: Any) -> tuple[Op | None, dict[str, Any], tuple[Ref, ...]]:
+        """The op, parameters and operands of a step; those with the window that the numbers gave."""
+        starts = len(step.params["axes"]) if step.op in dynamic.FIXED else 0
+        arrays = [self._array(ref) for ref in step.args[len(step.args) - starts :]]
+        if not starts or any(array is None for array in arrays):
+            return step.op, _params_of(step), step.args
+        params = _with_counts(dynamic.as_fixed(plain(step.params), arrays))
+        return dynamic.FIXED[step.op], params, step.args[:-starts]
 
     def _is_same_ref(self, one: Ref, two: Ref) -> bool:
         if isinstance(two, Literal):
@@ -107,6 +119,20 @@ class _Agreement:
         if one is None or two is None:
             return one is two
         return not isinstance(one, Given | Live) and self._is_same_ref(one, two)
+
+
+def _params_of(step: Any) -> dict[str, Any]:
+    params = plain(step.params)
+    return _with_counts(params) if step.op in _WINDOWED else params
+
+
+_WINDOWED = frozenset(dynamic.FIXED.values())
+
+
+def _with_counts(params: dict[str, Any]) -> dict[str, Any]:
+    """`params` whose window has the numbers of elements, for stops that say the same may differ."""
+    window = tuple([(start, count(start, stop, step), step) for start, stop, step in params["window"]])
+    return params | {"window": window}
 
 
 def _holds_body(value: Any) -> bool:
