@@ -18,7 +18,7 @@ from .ir import Kind, Op, Spec
 from .libraries import Rule
 from .precision import AUTOCAST, LOW, exactly
 from .scalars import SCALARS, Scalar, fixed, plain
-from .tensor import ACTIVE, CONSTANT, Tensor, as_array, as_given, converted, quietly, run_in, wrap
+from .tensor import ACTIVE, CONSTANT, Session, Tensor, as_array, as_given, converted, quietly, run_in, wrap
 from .trusted import NUMPY, PACKAGE
 
 _WEAK = frozenset(dtypes.WEAK)
@@ -54,6 +54,13 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
         out: Tensor | None = session.shortcut(op, args, params)
         if out is not None:
             return out
+    return apply_in(session, op, args, params)
+
+
+def apply_in(
+    session: Session[Tensor] | None, op: Op, args: tuple[Any, ...], params: dict[str, Any]
+) -> Tensor:
+    """As `apply` in a session that has no shortcut for this call, or in none."""
     inputs = _promoted(op, args)
     tracked = False
     for tensor in inputs:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..apply import caller, evaluate
+from ..apply import apply_in, caller, evaluate
 from ..errors import RecordOnlyError, SymbolicReadError, TraceError
 from ..holding import Holder
 from ..ir import Op, Spec
 from ..scalars import SCALARS, Scalar, Size, mapped, plain
 from ..sizes import but_lengths
-from ..tensor import Tensor, handling, place, wrap
+from ..tensor import ACTIVE, Tensor, handling, place, wrap
 from .arguments import numbers_in
 from .effects import look_for_tensors, note_effects
 from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref
@@ -31,7 +31,7 @@ from .record import Given, Live, Record
 from .session import CallSession
 from .source import Argument, Grad
 from .tree import flatten_once
-from .watch import Observer, unwatched
+from .watch import Observer, is_unobserved, unwatched
 
 #: What nobody can change.
 _CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
@@ -91,9 +91,17 @@ class Recording(CallSession):
     # the Session protocol
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
+        if self.observer is None:
+            return self._apply_unobserved(op, args, params, False)
+        return self.observer.net.without(self._apply_unobserved, op, args, params, True)
+
+    def _apply_unobserved(
+        self, op: Op, args: tuple[Any, ...], params: dict[str, Any], is_observed: bool
+    ) -> Tensor | None:
+        """The result, where a body is watched and `op` runs no code of a user's."""
         raw = [a.value if type(a) is Size else a if type(a) in dtypes.WEAK else None for a in args]
         self._raw = op, raw
-        return None
+        return apply_in(ACTIVE.get(), op, args, params) if is_observed and is_unobserved(op, args) else None
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         if self.observer is None:

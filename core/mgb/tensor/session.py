@@ -95,7 +95,7 @@ class Session(Generic[Value]):
         return value
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Value | None:
-        """Replay's fast path: the result when this very call was recorded here and no tape looks on."""
+        """The result of `op`, if the session applies it itself; None: `apply` goes on to `step`."""
         return None
 
     def step(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any]) -> Value:

@@ -9,7 +9,7 @@ hold after the body was written by it. What is in C, and unknown, or hides its s
 * `walk`, `bearer`, `unread`: the places that names lead to;
 * `kinds`, `classes`, `instances`: the guards of each kind of object;
 * `events`: which code starts, and which functions in C are called;
-* `known`, `pure`: what is known of these;
+* `known`, `pure`, `ops`: what is known of these;
 * `epochs`: whether a class has been changed;
 * `written`: what has changed, and which of that is an effect;
 * `changing`: what is another one from call to call;
@@ -23,7 +23,8 @@ from __future__ import annotations
 from ...tensor import Outside
 from .impurity import Impurity
 from .observer import Observer, unwatched, writes_of
+from .ops import is_unobserved
 
 Outside.unwatched = staticmethod(unwatched)  # type: ignore[arg-type]
 
-__all__ = ["Impurity", "Observer", "unwatched", "writes_of"]
+__all__ = ["Impurity", "Observer", "is_unobserved", "unwatched", "writes_of"]

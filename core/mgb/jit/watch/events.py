@@ -82,7 +82,7 @@ class Events:
     def without(self, function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
         """What `function` gives; nothing of it is told."""
         busy, self._busy = self._busy, True
-        paused = not hasattr(sys, "monitoring") and sys.getprofile() == self._callback
+        paused = self._is_on and sys.getprofile() is self._callback
         if paused:
             sys.setprofile(None)
         try:
