@@ -232,7 +232,8 @@ class Traced(Bindable[P, R], ABC):
         if not known:
             return None
         reason = reasons.of_keys(self.__name__, known, key, names_of(key[0]))
-        return reasons.where_lengths_decide(reason, self._calls.decides(key, leaves))
+        line = self._calls.decides(key, leaves)
+        return reason if line is None else f"{reason}; lengths decide at {line}"
 
     def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
         """Why no call of those `alike` serves arguments of their types."""

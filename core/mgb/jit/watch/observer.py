@@ -114,10 +114,6 @@ class Observer:
         """Where it was found."""
         return self.walk.where(value)
 
-    def source_of(self, thing: Any) -> Source | None:
-        """The same."""
-        return self.walk.where(thing)
-
     def is_made(self, value: Any) -> bool:
         """Was it made during this call?"""
         if self.walk.where(value) is not None:
@@ -142,9 +138,6 @@ class Observer:
         if self.walk.where(holder) is None:
             self.walk.place(Object(Held(holder)), holder)
         self.walk.drain()
-
-    def arm(self, thing: Any) -> None:
-        """Nothing has to be told before it is called."""
 
     def impure(
         self,

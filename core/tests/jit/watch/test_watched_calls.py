@@ -461,7 +461,7 @@ def test_guard_failure_is_reported_as_a_source_expression() -> None:
     thing.x = [5]
     observer = Observer([thing])
     observer.run(module.f, thing)
-    assert str(observer.source_of(thing)) == "argument 0"
+    assert str(observer.known(thing)) == "argument 0"
     module.cfg["layers"][1][0] = 3
     assert observer.guards.why([thing]) == "`cfg['layers'][1][0]` is 3, it was 2"
 
