@@ -205,7 +205,7 @@ class Traced(Bindable[P, R], ABC):
         except (Exception, NotFollowed):  # perhaps Python's, which it would not raise for a plain number
             observer.forget()
             return None
-        return recorded if recorded.call is not None and not observer.impurities else None
+        return recorded if recorded.call is not None else None
 
     def _is_run(self, key: Key, reason: str | None) -> bool:
         """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""
