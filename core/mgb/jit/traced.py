@@ -189,7 +189,7 @@ class Traced(Bindable[P, R], ABC):
     def _general(self, key: Key, leaves: list[Any], args: Any, kwargs: Any) -> Recorded | None:
         """A call like one that was recorded, noted for any numbers and lengths where its own are others.
 
-        None: Python decides otherwise for what stands for them, or it is no such call.
+        None: Python decides otherwise for symbolic ones, or it is no such call.
         """
         newest = self._calls.newest(key)
         numbers, lengths = self._may_follow()

@@ -1,4 +1,4 @@
-"""Hooks at calls: numbers and lengths that are followed go through what computes with them in C."""
+"""Hooks at calls: symbolic numbers and lengths go through what computes with them in C."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _IS_TRUE: Any = vars(type(None))["__bool__"]
 
 
 class Calls:
-    """Hooks at the calls of one body that is noted with what stands for numbers and lengths.
+    """Hooks at the calls of one body that is noted with symbolic numbers and lengths.
 
     They are in copies of functions: no function changes, and no other thread comes to them. A copy that is
     called when this is gone calls as any function does.
@@ -204,7 +204,7 @@ def _identical(left: Any, right: Any) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """What ``is`` looks at: of what stands for something that itself."""
+    """What ``is`` looks at: the plain number or array of a symbolic one or a proxy."""
     return value.fixed() if type(value) in SCALARS else array_of(value)
 
 

@@ -1,4 +1,4 @@
-"""One call that is noted with what stands for lengths and for numbers that change, and then undone."""
+"""One call that is noted with symbolic lengths and numbers, and then undone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .substitution import Substitution
 
 #: So many calls are followed: that takes about a second.
 _MOST_TOLD = 100_000
-#: Who computes with what stands for numbers, lengths and arrays.
+#: Who computes with symbolic numbers, lengths and proxies of arrays.
 _OURS = ("mgb.scalars", "mgb.sizes", "mgb.jit.")
 
 

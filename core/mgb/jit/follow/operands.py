@@ -1,4 +1,4 @@
-"""What calls are given where numbers and lengths are followed: to each callee what it can take."""
+"""What calls are given where numbers and lengths are symbolic: to each callee what it can take."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Substitution:
         return value
 
     def _symbol(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
-        """What stands for a leaf; itself, where it is not followed."""
+        """The symbolic number or proxy for a leaf; itself, where it is not followed."""
         if id(leaf) in self._proxies:
             return self._proxies[id(leaf)]
         if type(leaf) not in FOLLOWED or source not in self._follows:

@@ -68,6 +68,7 @@ class State:
     quiet: Any = field(default_factory=lambda: Quiet(n=0))
     bytes: Any = field(default_factory=lambda: bytearray(b"ab"))
     by_object: Any = field(default_factory=lambda: {Slots: 0})
+    function: Any = field(default_factory=lambda: lambda: None)
 
     def values(self) -> Any:
         table = list(self.table.items())
@@ -75,7 +76,8 @@ class State:
         rest = self.log, self.seen, self.array.tolist(), self.slots.n, self.tensor.tolist()
         others = self.counted.count, vars(self.counted), list(self.ordered.items()), dict(self.default)
         more = dict(self.quiet), bytes(self.bytes), list(self.by_object.values())
-        return type(self.n), self.n, table, [type(v) for v in self.log], last, *rest, *others, *more
+        kinds = type(self.n), [type(v) for v in self.log], vars(self.function)
+        return self.n, table, last, *rest, *others, *more, *kinds
 
 
 def counts(s: State, x: Any, n: Any) -> Any:
@@ -185,13 +187,9 @@ def in_a_full_deque(s: State, x: Any, n: Any) -> Any:
 
 def of_a_function(s: State, x: Any, n: Any) -> Any:
     if n > 1:
-        noted.calls = getattr(noted, "calls", 0) + 1  # type: ignore[attr-defined]
-        s.log.append(noted.calls)  # type: ignore[attr-defined]
+        s.function.calls = getattr(s.function, "calls", 0) + 1
+        s.log.append(s.function.calls)
     return x * n
-
-
-def noted() -> None:
-    """It is given attributes."""
 
 
 def at_first_small(s: State, x: Any, n: Any) -> Any:
@@ -229,7 +227,7 @@ BODIES = [
     counts, counts_in_slots, appends, inserts, sorts, reorders, adds_a_key, remembers, fills,
     averages, rebinds, shadows_the_class, in_an_ordered_dict, moves_to_the_end, in_a_default_dict,
     in_a_dict_of_ones_own, in_bytes, by_an_object, draws_next, at_first_small, fails_for_some,
-    in_a_full_deque, warns, shows_what_it_catches,
+    in_a_full_deque, of_a_function, warns, shows_what_it_catches,
 ]  # fmt: skip
 NUMBERS = (1, 2, 3, 3, 5, 8, 2, 1, 9)
 
@@ -256,27 +254,29 @@ def test_what_a_body_writes_is_written_once(body: Callable[..., Any], symbolic: 
         assert got[1:] == wanted[1:] and one.values() == other.values()
 
 
-def test_attributes_of_functions_are_written_once() -> None:
-    state = State()
-    traced = trace(lambda x, n: of_a_function(state, x, n))
-    for n in (1, 1, 2, 3, 4):
-        traced(tensor(1.0), n)
-    assert state.log == [1, 2, 3]
-    del noted.calls  # type: ignore[attr-defined]
-
-
 def test_what_a_cache_holds_was_made_by_a_call_of_its_own() -> None:
     made: list[int] = []
 
+    class Owner:
+        @functools.cache  # noqa: B019
+        def method(self, n: int) -> int:
+            made.append(n)
+            return n
+
     @functools.lru_cache
-    def cached(n: int) -> int:
+    def function(n: int) -> int:
         made.append(n)
         return n
 
-    traced = trace(lambda x, n: x * (cached(n) if n > 1 else 1))
-    for n in (1, 1, 2, 3, 3, 4):
-        assert traced(tensor(1.0), n).item() == n
-    assert made == [2, 3, 4] and cached.cache_info().misses == 3
+    owner = Owner()
+    by_function = trace(lambda x, n: x * (function(n) if n > 1 else 1))
+    by_method = trace(lambda x, n: x * owner.method(n))
+    for traced, wanted in ((by_function, [2, 3, 4]), (by_method, [1, 2, 3, 4])):
+        made.clear()
+        for n in (1, 1, 2, 3, 3, 4, 2):
+            assert traced(tensor(1.0), n).item() == n
+        assert made == wanted
+    assert function.cache_info().misses == 3
 
 
 def test_branch_taken_by_other_lengths_runs_once() -> None:
