@@ -19,9 +19,6 @@ from .watch import Impurity
 #: takes about a kilobyte, its share of graphs and programs included.
 _FEWEST, _MOST, _STEPS = 8, 256, 1 << 15
 
-#: Recorded calls whose lengths are followed, that are asked for those of other lengths.
-_RESIZED = 16
-
 #: How often a body that was impure is recorded: at the first call, the second, the fourth, the eighth.
 _ATTEMPTS = 4
 
@@ -170,13 +167,7 @@ class Matched:
     def __init__(self, variant: Variant, make: Callable[[Variant], BodyStream]) -> None:
         self.variant = variant
         self.streams = Streams(lambda: make(variant))
-        self._make = make
         self._found = variant.record.guards.of_training()
-
-    def resized(self, leaves: Sequence[Any]) -> Matched | None:
-        """The same for arguments of other lengths, if the body would do the same with them."""
-        variant = self.variant.resized(leaves)
-        return None if variant is None else Matched(variant, self._make)
 
     def finds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Would a call with these arguments find what the recorded one found, as which ``grad`` is None?"""
@@ -193,7 +184,6 @@ class Matches:
 
     def __init__(self) -> None:
         self._kept: dict[Shapes, tuple[Matched, ...]] = {}  # of each the newest first
-        self._resizable: tuple[Matched, ...] = ()  # the newest first
         self._lock = forking.lock()
 
     def __iter__(self) -> Iterator[Matched]:
@@ -208,33 +198,13 @@ class Matches:
 
     def of(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Matched | None:
         """The one that a call with arguments of `shapes` is to follow, as it finds what that found."""
-        kept = self._kept.get(shapes, ())
-        found = next((known for known in kept if known.finds(args, kwargs)), None)
-        return found or self._resized(shapes, args, kwargs)
-
-    def _resized(self, shapes: Shapes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Matched | None:
-        """One that was recorded for arguments of other lengths."""
-        leaves = flatten((args, kwargs))[0] if self._resizable else []
-        known = {matched.variant.sized for matched in self._kept.get(shapes, ())}
-        for matched in self._resizable:
-            resized = None if matched.variant.sized in known else matched.resized(leaves)
-            if resized is not None and resized.finds(args, kwargs):
-                self.keep(shapes, resized)
-                return resized
-        return None
-
-    def decides(self, leaves: Sequence[Any]) -> str | None:
-        """The line where lengths decide, for which what is recorded for others does not serve `leaves`."""
-        sized = (matched.variant.sized for matched in self._resizable)
-        return next(filter(None, (record.decides(leaves) for record in sized if record is not None)), None)
+        return next((known for known in self._kept.get(shapes, ()) if known.finds(args, kwargs)), None)
 
     def keep(self, shapes: Shapes, matched: Matched, alone: bool = False) -> None:
         """Add what a call with arguments of `shapes` did, or have it stand `alone` for these."""
-        most, sized = most_like(matched.variant), matched.variant.sized
+        most = most_like(matched.variant)
         with self._lock:
             kept = self._kept.pop(shapes, ())
             self._kept[shapes] = (matched, *(() if alone else kept))[:most]
             while sum(map(len, self._kept.values())) > most:
                 del self._kept[next(iter(self._kept))]
-            if sized is not None and all(known.variant.sized is not sized for known in self._resizable):
-                self._resizable = (matched, *self._resizable)[:_RESIZED]

@@ -102,8 +102,7 @@ class Matching(Traced[P, R]):
     def _reason_of_shapes(self, matches: Matches, args: Any, kwargs: Any) -> str:
         leaves, arrangement = flatten((args, kwargs))
         names = [n for n, leaf in zip(names_of(arrangement), leaves) if isinstance(leaf, ARRAYS)]
-        reason = reasons.of_shapes(self.__name__, matches.shapes(), shapes_of(args, kwargs), names)
-        return reasons.where_lengths_decide(reason, matches.decides(leaves))
+        return reasons.of_shapes(self.__name__, matches.shapes(), shapes_of(args, kwargs), names)
 
     def _reason_of_kinds(self, args: Any, kwargs: Any) -> str:
         arrays = arrays_among(args, kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .followed_array import FollowedArray
+from .array_proxy import ArrayProxy
 
 
 class Measured(np.ndarray[Any, Any]):
@@ -65,8 +65,8 @@ def given(value: Any) -> Any:
 
 
 def array_of(value: Any) -> Any:
-    """Of a view, or of what stands for an array, the array."""
-    return value.array if type(value) is FollowedArray else given(value)
+    """Of a view or a proxy the array."""
+    return value.array if type(value) is ArrayProxy else given(value)
 
 
 def with_views(value: Any, views: Sequence[tuple[Any, Measured]]) -> Any:

@@ -102,11 +102,6 @@ def of_shape(line: str, was: Spec, now: Spec) -> str:
     return f"the tensor used at {line} has shape {now.shape}, recorded were {was.shape}"
 
 
-def where_lengths_decide(reason: str, line: str | None) -> str:
-    """`reason`, and the line for which other lengths are recorded apart, if one is known."""
-    return reason if line is None else f"{reason}; lengths decide at {line}"
-
-
 def of_found(name: str) -> str:
     """Why the function `name` has no record for Tensors of known shapes that finds what a call finds now."""
     return f"{name} finds a grad, or none, or Tensors attached or optimized, otherwise than recorded"

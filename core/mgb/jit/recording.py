@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +64,6 @@ class Recording(CallSession):
         instance: Any = None,
         held_tensors: HeldTensors | None = None,
     ) -> None:
-        if observer is None or not observer.follows_lengths:
-            policy = replace(policy, follows=False)
         guards = observer.guards if observer is not None else Guards()
         super().__init__(Record(guards=guards, is_observed=observer is not None, numbers=numbers_in(leaves)))
         self.record.follows = observer.changing.follows if observer is not None else frozenset()

@@ -78,19 +78,22 @@ class Specializations:
 
     def resized(self, key: Key, leaves: Sequence[Any], run: Callable[[Any], Any]) -> Any:
         """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
-        for known_key in self._keys_of(key):
-            for known in self._resizable.get(known_key.form) or ():
-                call = known.resized(leaves)
-                result = MISS if call is None else run(call)
-                if result is not MISS:
-                    self._add(key, call, leaves)
-                    return result
+        for known in self._of_other_lengths(key):
+            call = known.resized(leaves)
+            result = MISS if call is None else run(call)
+            if result is not MISS:
+                self._add(key, call, leaves)
+                return result
         return MISS
 
     def decides(self, key: Key, leaves: Sequence[Any]) -> str | None:
         """The line where lengths decide, for which a call recorded for others does not serve `leaves`."""
-        calls = (call for known in self._keys_of(key) for call in self._resizable.get(known.form) or ())
-        return next(filter(None, (call.variant.sized.decides(leaves) for call in calls)), None)
+        sized = (call.variant.sized for call in self._of_other_lengths(key))
+        return next(filter(None, (record.decides(leaves) for record in sized)), None)
+
+    def _of_other_lengths(self, key: Key) -> list[Any]:
+        """The calls whose lengths are symbolic, for arguments with `key` but for lengths."""
+        return [call for known in self._keys_of(key) for call in self._resizable.get(known.form) or ()]
 
     def keep(self, key: Key, call: Any, leaves: Sequence[Any]) -> None:
         """Keep a call that was recorded for `leaves`, arguments with `key`."""

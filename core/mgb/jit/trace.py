@@ -168,8 +168,8 @@ class trace(Matching[P, R]):
         self._statistics.body_runs += 1
         return impure.run(self.__wrapped__, args, kwargs)
 
-    def _keep(self, key: Key, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
-        super()._keep(key, leaves, shapes, recorded)
+    def _keep(self, key: Key, leaves: list[Any], recorded: Recorded) -> None:
+        super()._keep(key, leaves, recorded)
         self._plain = None
         if recorded.call is not None:
             return
@@ -291,7 +291,6 @@ class trace(Matching[P, R]):
         if self.capture_as_const:
             self._check_arguments(args)
         leaves, structure = flatten((args, kwargs))
-        shapes = shapes_of(args, kwargs)
         with self._lock:
             recorded = self._noted(args, kwargs, leaves, self._observer(leaves) if self._skips else None)
             for number, segment in enumerate(recorded.variant.segments):
@@ -299,10 +298,10 @@ class trace(Matching[P, R]):
                     recorded.variant.program(number)
             self._statistics.recorded()
             if self._skips:
-                self._keep(key_of(leaves, structure), leaves, shapes, recorded)
+                self._keep(key_of(leaves, structure), leaves, recorded)
             else:
                 matched = self._matched_with(recorded.variant)
-                self._matches_of(False, args, kwargs).keep(shapes, matched)
+                self._matches_of(False, args, kwargs).keep(shapes_of(args, kwargs), matched)
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.

@@ -26,7 +26,7 @@ from ..profiling import (
 )
 from ..tensor import active_trace
 from . import reasons
-from .arguments import Key, key_of, names_of, shapes_of
+from .arguments import Key, key_of, names_of
 from .binding import Bindable, P, R
 from .call import Recorded
 from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
@@ -168,17 +168,17 @@ class Traced(Bindable[P, R], ABC):
 
     def _call_new(self, key: Key, leaves: list[Any], structure: Structure, args: Any, kwargs: Any) -> Any:
         """Record a call, keep what serves others like it, and say why none did."""
-        reason = self._reason_of(key, leaves, args, kwargs)
+        reason = self._reason_of(key, leaves)
         if self._is_run(key, reason):
             return self.__wrapped__(*args, **kwargs)
         general = self._general(key, leaves, args, kwargs)
         observer = self._observer_after(key, leaves, reason)
-        if observer is not None and general is None:
+        if general is None:
             observer.walk.may_follow = self._calls.newest(key) is None
         recorded = self._record(args, kwargs, leaves, structure, observer)
         if general is not None and recorded.call is not None and agree(general, recorded):
             recorded = replace(general, result=recorded.result)
-        self._keep(key, leaves, shapes_of(args, kwargs), recorded)
+        self._keep(key, leaves, recorded)
         result = recorded.result
         if recorded.call is not None and result is MISS:  # it was only noted
             result = recorded.call.run(leaves)
@@ -189,7 +189,7 @@ class Traced(Bindable[P, R], ABC):
     def _general(self, key: Key, leaves: list[Any], args: Any, kwargs: Any) -> Recorded | None:
         """A call like one that was recorded, noted for any numbers and lengths where its own are others.
 
-        None: Python decides otherwise for what stands for them, or it is no such call.
+        None: Python decides otherwise for symbolic ones, or it is no such call.
         """
         newest = self._calls.newest(key)
         numbers, lengths = self._may_follow()
@@ -202,13 +202,10 @@ class Traced(Bindable[P, R], ABC):
         observer = Following(leaves, self._instance is not None, follows)
         try:
             recorded = self._noted(args, kwargs, leaves, observer)
-        except (
-            Exception,
-            NotFollowed,
-        ):  # perhaps Python's: what it says of a plain number it may not say of a followed one
+        except (Exception, NotFollowed):  # perhaps Python's, which it would not raise for a plain number
             observer.forget()
             return None
-        return recorded if recorded.call is not None and not observer.impurities else None
+        return recorded if recorded.call is not None else None
 
     def _is_run(self, key: Key, reason: str | None) -> bool:
         """Has the call texts or objects that are new at each call? Then its body runs, and that is all."""
@@ -218,12 +215,12 @@ class Traced(Bindable[P, R], ABC):
         self._statistics.body_runs += often > 0
         return often > 0
 
-    def _keep(self, key: Key, leaves: list[Any], shapes: Any, recorded: Recorded) -> None:
+    def _keep(self, key: Key, leaves: list[Any], recorded: Recorded) -> None:
         """Keep what was recorded, for calls like it."""
         if recorded.call is not None and recorded.variant.outline.changes is None:
             self._calls.keep(key, recorded.call, leaves)
 
-    def _reason_of(self, key: Key, leaves: list[Any], args: Any, kwargs: Any) -> str | None:
+    def _reason_of(self, key: Key, leaves: list[Any]) -> str | None:
         """Why no recorded call serves arguments with `key`; None if there is none yet."""
         alike = self._calls.of(key)
         if alike:
@@ -232,7 +229,8 @@ class Traced(Bindable[P, R], ABC):
         if not known:
             return None
         reason = reasons.of_keys(self.__name__, known, key, names_of(key[0]))
-        return reasons.where_lengths_decide(reason, self._calls.decides(key, leaves))
+        line = self._calls.decides(key, leaves)
+        return reason if line is None else f"{reason}; lengths decide at {line}"
 
     def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
         """Why no call of those `alike` serves arguments of their types."""

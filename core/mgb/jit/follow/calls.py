@@ -1,4 +1,4 @@
-"""Hooks at calls: numbers and lengths that are followed go through what computes with them in C."""
+"""Hooks at calls: symbolic numbers and lengths go through what computes with them in C."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import numpy as np
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
-from ..followed_array import FollowedArray, each
+from ..array_proxy import ArrayProxy, each
 from ..measured import Measured, array_of, given
+from ..watch.known import MISSING
 from .code import codes_in, instrumented, with_hooks
-from .operands import MISSING, given_to, is_of_mgb, is_plain_class, is_users, lookup, told
+from .operands import given_to, is_of_mgb, is_plain_class, is_users, lookup, told
 from .refused import NotFollowed
 from .transform import CALL, IDENTICAL, IDENTITY, RESULT
 
@@ -32,7 +33,7 @@ _IS_TRUE: Any = vars(type(None))["__bool__"]
 
 
 class Calls:
-    """Hooks at the calls of one body that is noted with what stands for numbers and lengths.
+    """Hooks at the calls of one body that is noted with symbolic numbers and lengths.
 
     They are in copies of functions: no function changes, and no other thread comes to them. A copy that is
     called when this is gone calls as any function does.
@@ -40,7 +41,8 @@ class Calls:
     Parameters
     ----------
     tell_call : callable
-        Told each function in C that is called, before, and the frame that calls it: no profiler sees it.
+        Told each function in C that is about to be called, and the frame that calls it: hooks make these
+        calls, so that no profiler sees them.
     measured : callable
         Gives a value as code of mgb's is given it: in place of an array a view that has lengths which are
         followed.
@@ -118,22 +120,17 @@ class Calls:
 
     def _prepared(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Callable[[], Any], list[Any]]:
-        """What makes the call ``function(*args, **kwargs)``, and the functions in C to be told of."""
-        told_of = []
+    ) -> tuple[Callable[[], Any], Any]:
+        """What makes the call ``function(*args, **kwargs)``, and the function in C to be told of."""
         in_c = told(function, args)
-        if in_c is not MISSING:
-            told_of.append(in_c)
         while type(function) is functools.partial:
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
             function = function.func
-        if type(function) is functools._lru_cache_wrapper:  # which no profiler sees
-            told_of.append(function)
         computed = self._computed(function, args, kwargs)
         if computed is not None:
-            return computed, told_of
+            return computed, in_c
         args, kwargs = given_to(self._measured, function, args, kwargs)
-        return self._made_by(function, args, kwargs), told_of
+        return self._made_by(function, args, kwargs), in_c
 
     def _computed(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -143,7 +140,7 @@ class Calls:
             (value,) = args
             if function is len and (shape := self._shape_of(value)):
                 return functools.partial(operator.getitem, shape, 0)
-            if function is type and type(value) in (Measured, FollowedArray):
+            if function is type and type(value) in (Measured, ArrayProxy):
                 return functools.partial(type, array_of(value))
         return numbers.computed_by(function, args, kwargs)
 
@@ -151,7 +148,7 @@ class Calls:
         """The lengths of the axes of a Tensor or of an array that is measured; of others none."""
         if issubclass(type(value), Tensor) and lookup(type(value), "__len__") is Tensor.__len__:
             return value._tuple_shape  # type: ignore[no-any-return]
-        if type(value) is FollowedArray:
+        if type(value) is ArrayProxy:
             return value.shape
         if type(value) in (np.ndarray, Measured):
             measured = self._measured(value)
@@ -187,15 +184,15 @@ def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any
     here = calls()
     if here is None:
         return functools.partial(function, *args, **kwargs)
-    made, told_of = here._without(here._prepared, function, args, kwargs)
-    for each_told in told_of:
-        here._tell_call(each_told, sys._getframe(1))
+    made, in_c = here._without(here._prepared, function, args, kwargs)
+    if in_c is not MISSING:
+        here._tell_call(in_c, sys._getframe(1))
     return made  # type: ignore[no-any-return]
 
 
 def _identical(left: Any, right: Any) -> bool:
     """``left is right``"""
-    if FollowedArray in (type(left), type(right)):  # later they may be one, or none of those they are now
+    if ArrayProxy in (type(left), type(right)):  # later they may be one, or none of those they are now
         left, right = each(left), each(right)
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
             raise NotFollowed("asks whether two arrays are one")
@@ -207,7 +204,7 @@ def _identical(left: Any, right: Any) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """What ``is`` looks at: of what stands for something that itself."""
+    """What ``is`` looks at: the plain number or array of a symbolic one or a proxy."""
     return value.fixed() if type(value) in SCALARS else array_of(value)
 
 
@@ -225,8 +222,8 @@ def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
     made = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    late = ("__annotate__",) if hasattr(function, "__annotate__") else ("__annotations__",)
-    for name in (*_NOTES, *late):
+    annotations = "__annotate__" if hasattr(function, "__annotate__") else "__annotations__"
+    for name in (*_NOTES, annotations):
         if hasattr(function, name):
             setattr(made, name, getattr(function, name))
     return made

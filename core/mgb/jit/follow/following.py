@@ -1,29 +1,30 @@
-"""One call that is noted with what stands for lengths and for numbers that change, and then undone."""
+"""One call that is noted with symbolic lengths and numbers, and then undone."""
 
 from __future__ import annotations
 
-import dis
-import functools
-import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
+from ...scalars import plain
 from ...tensor import ACTIVE
-from ..followed_array import FollowedArray, each
-from ..guard import Guard
+from ..array_proxy import ArrayProxy, each
+from ..guard import Guard, is_plain
 from ..source import Argument, Source
 from ..watch import Observer, kinds, known, pure
 from ..watch.events import Events
-from ..watch.names import names_of
-from ..watch.undoing import Containers, undo
+from ..watch.undoing import Snapshot, undo
 from .calls import Calls
-from .lending import Lending
-from .refused import NotFollowed
+from .refused import NotFollowed, asks_what_it_is, changes_for_good, forget_warning, writes_for_good
+from .substitution import Substitution
+
+#: So many calls are followed: that takes about a second.
+_MOST_TOLD = 100_000
+#: Who computes with symbolic numbers, lengths and proxies of arrays.
+_OURS = ("mgb.scalars", "mgb.sizes", "mgb.jit.")
 
 
 class Following(Observer):
@@ -39,91 +40,106 @@ class Following(Observer):
         Where numbers and Tensors are followed.
     """
 
-    follows_lengths = is_trial = True
+    is_trial, refusal = True, NotFollowed
 
     def __init__(self, leaves: Sequence[Any], of_instance: bool, follows: frozenset[Source]) -> None:
         super().__init__(leaves, True, of_instance, follows)
         arrays = {Argument(n) for n, leaf in enumerate(leaves) if isinstance(leaf, np.ndarray)}
-        self.changing.follows, self._leaves = follows - arrays, leaves
+        self.changing.follows = follows - arrays
         self.writing.has_effects = True
-        self._arrays = {id(leaf): self._stand_in(leaf) for leaf in _alone(leaves)}
+        self._proxies = {id(leaf): self._proxy(leaf) for leaf in _alone(leaves)}
         self._looked: set[int] = set()
-        self._lending = Lending(
-            self.changing.numbers, self.guards, leaves, follows, self._arrays, self._stand_in
+        self._substitution = Substitution(
+            self.changing.numbers, self.guards, leaves, follows, self._proxies, self._proxy
         )
-        self._calls = Calls(self._tell_call, _measured, self._paused)
+        self.net = Events(self)
+        self._calls = Calls(self.net.tell_call, _measured, self.net.without)
         self._harmless: set[CodeType] = set()
         self._kinds: dict[CodeType, str] = {}
         self._told = 0
         self.running.originals = self._calls.originals
-        self.net = Events(self)
         #: What was found, and the guards, before effects took their place.
         self._places: dict[Source, Any] = {}
         self._before: list[Guard] = []
         self._spaces: list[tuple[Any, tuple[str, ...]]] = []
-        self._containers = Containers(())
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `function` and watch; `undo` leaves everything as it was before."""
-        self._containers = Containers([*args[self._of_instance :], *kwargs.values()])
         try:
-            self._lending.lend()
+            self._substitution.outside()
             return super().run(function, *args, **kwargs)
         finally:
-            self._lending.give_back(self.walk.places)
+            self._substitution.restore(self.walk.places)
             self.changing.numbers.open = False
 
     def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._refuse_caches()
         try:
-            args, kwargs = self._lending.arguments(args, kwargs, self._of_instance)
-            return each(super()._run(self._calls.copy_of(function), args, kwargs))
+            args, kwargs = self._substitution.arguments(args, kwargs, self._of_instance)
+            given = Snapshot([*args[self._of_instance :], *kwargs.values()])
+            result = super()._run(self._calls.copy_of(function), args, kwargs)
+            if not given.is_current():
+                raise NotFollowed("writes an element of an argument")
+            return each(result)
         finally:
-            self.net.without(self._lending.give_back, self.walk.places)
+            self.net.without(self._substitution.restore, self.walk.places)
             self._places, self._before = dict(self.walk.places), list(self.guards)
             self._spaces = list(self.walk.spaces)
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts; see `events.Listener`."""
         self._count()
-        code, libraries = frame.f_code, self._libraries_above(frame)
+        code, (libraries, user) = frame.f_code, self._callers(frame)
         if code is known.SHOWS_WARNING:
-            _forget_warning(frame)
+            forget_warning(frame)
             raise NotFollowed("gives a warning, which the call itself is to give")
         if "ours" in libraries:
             return
-        own = self._calls.originals.get(code, code)
-        if not libraries and code not in self._harmless and _writes_for_good(own):
-            raise NotFollowed(f"{code.co_qualname} writes what cannot be written back")
-        if code not in self._harmless and "mgb" not in libraries:
-            if not sees_through(code):
-                self._harmless.add(code)
-            elif not self._has_hooks(frame, len(libraries)):
-                raise NotFollowed(f"{code.co_qualname} may ask a number for its type or its identity")
+        if code not in self._harmless:
+            self._check(code, libraries, user)
         self.running.starts(frame)
+        self._refuse_caches()
+
+    def _check(self, code: CodeType, libraries: set[str], user: FrameType | None) -> None:
+        """Refuse code that does what cannot be undone, or asks what nobody is told of; see `_callers`."""
+        own = self._calls.originals.get(code, code)
+        if not libraries and writes_for_good(own):
+            raise NotFollowed(f"{code.co_qualname} writes what cannot be written back")
+        if "mgb" in libraries:
+            return
+        if not asks_what_it_is(code):
+            self._harmless.add(code)
+        elif user is not None and user.f_code not in self._calls.originals:
+            raise NotFollowed(f"{code.co_qualname} may ask a number for its type or its identity")
 
     def calls(self, function: Any, frame: FrameType) -> None:
         """`frame` calls a function in C."""
         self._count()
-        if "ours" not in self._libraries_above(frame):
-            self._refuse_to_change(function)
+        if "ours" not in self._callers(frame)[0]:
+            owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+            if changes_for_good(owner, name) and self.walk.where(owner) is not None:
+                raise NotFollowed(f"changes what is outside by {type(owner).__name__}.{name}")
             self.running.calls(function, frame)
+            self._refuse_caches()
 
     def _count(self) -> None:
         self._told += 1
-        if self.walk.caches:  # the next call would find what this one has made
-            raise NotFollowed("can reach a function made by lru_cache")
         if self._told > _MOST_TOLD:
             raise NotFollowed("runs too much Python to be noted for other numbers as well")
 
-    def _libraries_above(self, frame: FrameType) -> list[str]:
-        """Whose functions run, up to the function of a user's that called them."""
-        found, inner = list[str](), frame
+    def _refuse_caches(self) -> None:
+        if self.walk.caches:  # the next call would find what this one has made
+            raise NotFollowed("can reach a function made by lru_cache")
+
+    def _callers(self, frame: FrameType) -> tuple[set[str], FrameType | None]:
+        """Of which libraries functions run, up to the function of a user's that called them, and that one."""
+        libraries, inner = set[str](), frame
         while (kind := self._kind_of(inner)) != "user":
-            found.append(kind)
+            libraries.add(kind)
             if kind == "ours" or inner.f_back is None:
-                break
+                return libraries, None
             inner = inner.f_back
-        return found
+        return libraries, inner
 
     def _kind_of(self, frame: FrameType) -> str:
         kind = self._kinds.get(frame.f_code)
@@ -138,77 +154,37 @@ class Following(Observer):
             self._kinds[frame.f_code] = kind
         return kind
 
-    def _refuse_to_change(self, function: Any) -> None:
-        """A method in C that changes what is outside is not called: not each change can be undone."""
-        owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
-        if isinstance(owner, np.ndarray):
-            changes = name in _CHANGING_ARRAYS
-        else:
-            changes = isinstance(owner, _CHANGEABLE) and not pure.only_reads(owner, name)
-        appends = type(owner) is list and name == "append"
-        if changes and not appends and self.walk.where(owner) is not None:
-            raise NotFollowed(f"changes what is outside by {type(owner).__name__}.{name}")
-
-    def _has_hooks(self, frame: FrameType, above: int) -> bool:
-        """Has the function of a user's hooks that runs so many functions of libraries above `frame`?"""
-        user: FrameType | None = frame
-        for _ in range(above):
-            user = user.f_back if user is not None else None
-        return user is None or user.f_code in self._calls.originals
-
-    def impure(
-        self,
-        reason: str,
-        frame: FrameType | None = None,
-        once: bool = False,
-        line: tuple[str, int] | None = None,
-        writes: bool = False,
-    ) -> None:
-        raise NotFollowed(reason)
+    def can_write(self, value: Any) -> bool:
+        return is_plain(plain(value))
 
     def follows_array(self, leaf: Any) -> bool:
-        return id(leaf) in self._arrays
+        return id(leaf) in self._proxies
 
-    def _stand_in(self, array: Any) -> FollowedArray:
-        return FollowedArray(array, _measured, self._looks)
+    def _proxy(self, array: Any) -> ArrayProxy:
+        return ArrayProxy(array, _measured, self.looks_at)
 
     def looks_at(self, array: Any) -> None:
-        if id(array) in self._arrays:
-            self._looks(array)
-
-    def _looks(self, array: Any) -> None:
-        """The values of an array among the arguments decide what comes."""
-        if id(array) not in self._looked:
+        if id(array) in self._proxies and id(array) not in self._looked:
             self._looked.add(id(array))
             source = self.walk.where(array)
             assert source is not None
             self.net.without(kinds.look, self.walk, source, array)
 
-    def _paused(self, function: Callable[..., Any], *args: Any) -> Any:
-        return self.net.without(function, *args)
-
-    def _tell_call(self, function: Any, frame: FrameType) -> None:
-        if type(function) is functools._lru_cache_wrapper:
-            raise NotFollowed(f"keeps what {function.__name__} gives")
-        self.net.tell_call(function, frame)
-
     def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        for standing in self._arrays.values():
-            if id(standing.array) in self.walk.also:  # where nothing stands for it
-                standing.fixed()
+        for proxy in self._proxies.values():
+            if id(proxy.array) in self.walk.also:  # where it has no proxy
+                proxy.fixed()
         super()._end(result, args, kwargs)
 
     def undo(self) -> None:
         """Put back what was there before, wherever the body has written."""
-        undo(self._places, self._before, self._leaves, self._spaces)
-        self._containers.put_back()
+        undo(self._places, self._before, self.leaves, self._spaces)
 
     def forget(self) -> None:
         super().forget()
-        self._places, self._before, self._spaces, self._leaves = {}, [], [], ()
-        self._arrays.clear()
-        self._containers = Containers(())
-        self._lending.forget()
+        self._places, self._before, self._spaces = {}, [], []
+        self._proxies.clear()
+        self._substitution.forget()
 
 
 def _alone(leaves: Sequence[Any]) -> list[Any]:
@@ -217,66 +193,13 @@ def _alone(leaves: Sequence[Any]) -> list[Any]:
     return [a for a in leaves if type(a) is np.ndarray and often[id(a)] == 1 and not a.dtype.hasobject]
 
 
-#: So many calls are followed: that takes about a second.
-_MOST_TOLD = 100_000
-#: Methods that change an array otherwise than by its elements, or large ones.
-_CHANGING_ARRAYS = frozenset(
-    "resize fill sort partition put itemset setfield setflags byteswap __setitem__ __setstate__".split()
-)
-#: What methods in C change.
-_CHANGEABLE = (list, dict, set, bytearray, deque)
-#: Attributes that Python code writes, and that are no places.
-_SPECIAL = frozenset(
-    "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
-    "__annotations__ __doc__ shape dtype strides writeable flat real imag".split()
-)
-
-
-def _writes_for_good(code: CodeType) -> bool:
-    """Does it write what cannot be written back, or delete attributes and variables outside?"""
-    return names_of(code).stored != {} and any(
-        step.opname in _DELETING or (step.opname == "STORE_ATTR" and step.argval in _SPECIAL)
-        for step in dis.get_instructions(code)
-    )
-
-
-#: How code deletes what may stand outside.
-_DELETING = frozenset({"DELETE_ATTR", "DELETE_DEREF", "DELETE_GLOBAL"})
-
-
-def _forget_warning(frame: FrameType) -> None:
-    """A warning is about to be shown: as if it had never come, so that it will be shown when it comes."""
-    told = frame.f_locals["msg"]
-    text, kind = str(told.message), told.category
-    above: FrameType | None = frame
-    while above is not None:
-        registry = above.f_globals.get("__warningregistry__", {})
-        if above.f_code.co_filename == told.filename:
-            registry.pop((text, kind, told.lineno), None)
-            registry.pop((text, kind, 0), None)
-        above = above.f_back
-    getattr(warnings, "onceregistry", {}).pop((text, kind), None)
-
-
 def _is_librarys(frame: FrameType) -> bool:
     """Is it code of a library, also that which `dataclass` has made for it?"""
     is_made = frame.f_code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
     return is_made or pure.is_librarys(frame.f_code)
 
 
-#: Who computes with what stands for numbers, lengths and arrays.
-_OURS = ("mgb.scalars", "mgb.sizes", "mgb.jit.")
-
-
 def _measured(value: Any) -> Any:
     """`value` as code that asks for lengths is given it."""
     session = ACTIVE.get()
     return value if session is None else session.measured(value)
-
-
-def sees_through(code: CodeType) -> bool:
-    """Does it ask for types, or which of two objects one is? What is followed is not told of that."""
-    if "type" in code.co_names:
-        return True
-    steps = list(dis.get_instructions(code))
-    return any(then.opname == "IS_OP" and step.opname != "LOAD_CONST" for step, then in pairwise(steps))

@@ -1,4 +1,4 @@
-"""What calls are given where numbers and lengths are followed: to each callee what it can take."""
+"""What calls are given where numbers and lengths are symbolic: to each callee what it can take."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import (
     BuiltinFunctionType,
-    ClassMethodDescriptorType,
     FunctionType,
     GeneratorType,
     MethodDescriptorType,
     MethodType,
-    MethodWrapperType,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -29,19 +27,15 @@ from ...holding import Holder
 from ...scalars import SCALARS, Scalar
 from ...sizes import but_lengths, settled
 from ...tensor import Tensor
-from ...trusted import NUMPY, PACKAGE, is_library, is_plugins, is_python
-from .. import followed_array as arrays
+from ...trusted import PACKAGE, is_library, is_plugins, is_python
+from .. import array_proxy as arrays
 from ..binding import Bindable
 from ..measured import Measured, given
-
-#: Functions and methods in C.
-IN_C = (
-    BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
-    ClassMethodDescriptorType,
-)  # fmt: skip
+from ..watch import known
+from ..watch.known import MISSING
 
 #: What runs when it is called.
-_CALLEES = (FunctionType, type, np.ufunc, *IN_C)
+_CALLEES = (FunctionType, type, np.ufunc, *known.IN_C)
 
 #: Functions in C that ask numbers to compute or compare, as operators do, or only hand them on; by id, for
 #: some callables have no hash.
@@ -70,22 +64,16 @@ _HOLDERS = (list, dict, set, tuple)
 _LAZY = frozenset({map, filter, zip, enumerate, GeneratorType, itertools.chain, itertools.starmap})
 #: Classes whose objects are made of all that an iterator gives.
 _CONSUMING = (bytes, bytearray, array.array, collections.deque, collections.OrderedDict, collections.Counter)
-#: Flags of classes that Python code has made, and of those that cannot be changed.
-_HEAP, _IMMUTABLE = 1 << 9, 1 << 8
-
-MISSING: Any = object()
 
 Measure = Callable[[Any], Any]
 
 
 def is_users(function: Any) -> bool:
     """Is it a function in Python, and none of mgb, NumPy, a plugin or Python's library?"""
-    if type(function) is not FunctionType:
+    if type(function) is not FunctionType or not known.is_users(function):
         return False
     file = function.__code__.co_filename
-    if file.startswith(PACKAGE):
-        return _said_in(function.__globals__, "*") == "watched"
-    return not (file.startswith(NUMPY) or is_python(file) or is_plugins(file))
+    return not (is_python(file) or is_plugins(file))
 
 
 def is_plain_class(kind: Any) -> bool:
@@ -93,7 +81,7 @@ def is_plain_class(kind: Any) -> bool:
     return (
         issubclass(type(kind), type)
         and type(kind).__call__ is type.__call__
-        and _is_heap(kind)
+        and known.is_heap(kind)
         and lookup(kind, "__new__") is object.__new__
         and is_users(lookup(kind, "__init__"))
     )
@@ -101,8 +89,7 @@ def is_plain_class(kind: Any) -> bool:
 
 def lookup(kind: type, name: str) -> Any:
     """What a class has under a name, as it stands there; no code of a user runs."""
-    spaces = (type.__getattribute__(base, "__dict__") for base in kind.__mro__)
-    return next((space[name] for space in spaces if name in space), MISSING)
+    return known.lookup(kind, name)[0]
 
 
 def given_to(
@@ -124,8 +111,8 @@ def given_to(
         rule = measured
     elif _takes(callee, args) and all(_takes(part, ()) for part in _called_by(callee, args, kwargs)):
         return args, kwargs
-    elif _top_of(callee) == "mgb":
-        says = said_of(callee.__module__, callee.__name__) == "elementwise"
+    elif known.top_of(callee) == "mgb":
+        says = known.said_of(callee.__module__, callee.__name__) == "elementwise"
         rule = measured if says else lambda value: measured(_plain(value, but_lengths))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
 
@@ -142,7 +129,7 @@ def told(function: Any, args: tuple[Any, ...]) -> Any:
 
 
 #: What that is told of; before Python 3.12 it is not of calls that operators are made of.
-_TOLD = IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, MethodDescriptorType)
+_TOLD = known.IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, MethodDescriptorType)
 
 
 def callee_of(function: Any) -> Any:
@@ -160,38 +147,7 @@ def _called_method(thing: Any) -> Any:
     """The function that is given the arguments of a call of `thing`, maybe by one of mgb."""
     kind: Any = type(thing)
     name = getattr(kind, "__calls__", "__call__") if Holder in kind.__mro__ else "__call__"
-    try:
-        own = object.__getattribute__(thing, "__dict__")
-    except (AttributeError, TypeError):
-        own = {}
-    return MISSING if name in own else lookup(kind, name)
-
-
-def _is_heap(kind: type) -> bool:
-    """Was the class made by Python code, and may be changed? What is followed is a number like any other."""
-    return kind not in SCALARS and bool(kind.__flags__ & _HEAP) and not kind.__flags__ & _IMMUTABLE
-
-
-def _top_of(thing: Any) -> str:
-    """The package that a function or class belongs to."""
-    module = getattr(thing, "__module__", None)
-    return module.partition(".")[0] if isinstance(module, str) else ""
-
-
-@functools.cache
-def said_of(module: str, name: str) -> str | None:
-    """What a module of mgb says of a function or class, or else a package around it: see `holding`."""
-    while module:
-        if (word := _said_in(getattr(sys.modules.get(module), "__dict__", {}), name)) is not None:
-            return word
-        module = module.rpartition(".")[0]
-    return None
-
-
-def _said_in(space: dict[str, Any], name: str) -> str | None:
-    said = space.get("__tracing__", {})
-    word: str | None = said.get(name, said.get("*"))
-    return word
+    return MISSING if name in known.namespace(thing) else lookup(kind, name)
 
 
 def _plain(value: Any, rule: Callable[[Scalar], Any]) -> Any:
@@ -205,7 +161,7 @@ def _consumes(callee: Any) -> bool:
     """Does it go through an iterator that it is given, and keep none?"""
     if any(callee is kind for kind in _CONSUMING) or getattr(callee, "__name__", "") in ("join", "fromkeys"):
         return True
-    return _top_of(callee) in ("numpy", "math", "statistics")
+    return known.top_of(callee) in ("numpy", "math", "statistics")
 
 
 def _fixed(consumes: bool, value: Any) -> Any:
@@ -228,14 +184,14 @@ def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
 
 
 def _is_operator(callee: Any) -> bool:
-    return isinstance(callee, np.ufunc) or callee is divmod or _top_of(callee) == "_operator"
+    return isinstance(callee, np.ufunc) or callee is divmod or known.top_of(callee) == "_operator"
 
 
 def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
     """Does it ask numbers for what it wants of them? What it writes is undone at the end."""
     if type(callee) is FunctionType:
         return is_users(callee)
-    if issubclass(type(callee), type) and _is_heap(callee):
+    if issubclass(type(callee), type) and known.is_heap(callee):
         return not is_library(callee.__module__)
     if isinstance(getattr(callee, "__self__", None), _HOLDERS):
         return True

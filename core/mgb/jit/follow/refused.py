@@ -1,6 +1,18 @@
-"""The end of a call that is noted with what stands for numbers, where it cannot go on."""
+"""What ends a call that is noted with symbolic numbers: what it does that cannot be undone or followed."""
 
 from __future__ import annotations
+
+import dis
+import warnings
+from collections import deque
+from itertools import pairwise
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from ..watch import pure
+from ..watch.names import names_of
 
 
 class NotFollowed(BaseException):
@@ -8,3 +20,57 @@ class NotFollowed(BaseException):
 
     It is no `Exception`, so that no body takes it for an error of its own.
     """
+
+
+#: Methods that change an array otherwise than by its elements, or large ones.
+_CHANGING_ARRAYS = frozenset(
+    "resize fill sort partition put itemset setfield setflags byteswap __setitem__ __setstate__".split()
+)
+#: What methods in C change.
+_CHANGEABLE = (list, dict, set, bytearray, deque)
+#: Attributes that Python code writes, and that are no places.
+_SPECIAL = frozenset(
+    "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
+    "__annotations__ __doc__ shape dtype strides writeable flat real imag".split()
+)
+#: How code deletes what may stand outside.
+_DELETING = frozenset({"DELETE_ATTR", "DELETE_DEREF", "DELETE_GLOBAL"})
+
+
+def changes_for_good(owner: Any, name: str) -> bool:
+    """Does a method in C change its owner in a way that cannot always be undone?"""
+    if isinstance(owner, np.ndarray):
+        return name in _CHANGING_ARRAYS
+    if type(owner) is list and name == "append":
+        return False
+    return isinstance(owner, _CHANGEABLE) and not pure.only_reads(owner, name)
+
+
+def writes_for_good(code: CodeType) -> bool:
+    """Does code write what cannot be written back, or delete attributes and variables outside?"""
+    return names_of(code).stored != {} and any(
+        step.opname in _DELETING or (step.opname == "STORE_ATTR" and step.argval in _SPECIAL)
+        for step in dis.get_instructions(code)
+    )
+
+
+def asks_what_it_is(code: CodeType) -> bool:
+    """Does code ask for types, or which of two objects one is? Without hooks nobody is told of that."""
+    if "type" in code.co_names:
+        return True
+    steps = list(dis.get_instructions(code))
+    return any(then.opname == "IS_OP" and step.opname != "LOAD_CONST" for step, then in pairwise(steps))
+
+
+def forget_warning(frame: FrameType) -> None:
+    """A warning is about to be shown: as if it had never come, so that it will be shown when it comes."""
+    told = frame.f_locals["msg"]
+    text, kind = str(told.message), told.category
+    above: FrameType | None = frame
+    while above is not None:
+        registry = above.f_globals.get("__warningregistry__", {})
+        if above.f_code.co_filename == told.filename:
+            registry.pop((text, kind, told.lineno), None)
+            registry.pop((text, kind, 0), None)
+        above = above.f_back
+    getattr(warnings, "onceregistry", {}).pop((text, kind), None)

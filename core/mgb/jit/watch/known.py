@@ -111,7 +111,8 @@ def is_users(function: Any) -> bool:
 
 def top_of(thing: Any) -> str:
     """The package that a function or class belongs to."""
-    return (getattr(thing, "__module__", None) or "").partition(".")[0]
+    module = getattr(thing, "__module__", None)
+    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def is_pure_library(kind: type) -> bool:

@@ -63,8 +63,8 @@ class Observer:
         What is written outside though the body is skipped.
     """
 
-    #: Are lengths of axes followed?
-    follows_lengths = False
+    #: What is raised at an impurity, where these are refused.
+    refusal: type[BaseException] = ImpureBodyError
     #: Is the call only noted, and undone, whatever comes of it?
     is_trial = False
     #: Does it stop to look around once the body is known to run at each call?
@@ -114,10 +114,6 @@ class Observer:
         """Where it was found."""
         return self.walk.where(value)
 
-    def source_of(self, thing: Any) -> Source | None:
-        """The same."""
-        return self.walk.where(thing)
-
     def is_made(self, value: Any) -> bool:
         """Was it made during this call?"""
         if self.walk.where(value) is not None:
@@ -143,9 +139,6 @@ class Observer:
             self.walk.place(Object(Held(holder)), holder)
         self.walk.drain()
 
-    def arm(self, thing: Any) -> None:
-        """Nothing has to be told before it is called."""
-
     def impure(
         self,
         reason: str,
@@ -159,7 +152,7 @@ class Observer:
             return
         impurity = Impurity(reason, *(line or line_of(frame or sys._getframe(1))), once, writes)
         if self.refuses:
-            raise ImpureBodyError(
+            raise self.refusal(
                 f"the body {reason} at {impurity.file}:{impurity.line}, so it would have to run at each "
                 "call: do that outside of it, or use @trace, which runs such a body"
             )
@@ -186,6 +179,10 @@ class Observer:
         """A number is asked for at each call before the body's effects: these write nothing there."""
         read = getattr(origin, "func", origin)
         self.walk.late.add(id(getattr(read, "__self__", None)))
+
+    def can_write(self, value: Any) -> bool:
+        """May a call that skips the body write it? Plain values follow from the guards."""
+        return is_plain(value) and not self.refuses
 
     def follows_array(self, leaf: Any) -> bool:
         """May an array among the arguments hold other values, unless the body looks at them?"""

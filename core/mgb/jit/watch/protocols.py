@@ -131,7 +131,6 @@ class Watcher(Protocol):
     leaves: Sequence[Any]
     writing: Writes
     refuses: bool
-    is_trial: bool
     line: tuple[str, int]
     begun: tuple[list[Any], Any]
 
@@ -150,6 +149,9 @@ class Watcher(Protocol):
     @property
     def makes(self) -> Callable[[Any], bool]:
         """Did the body make this Tensor?"""
+
+    def can_write(self, value: Any) -> bool:
+        """May a call that skips the body write it, which is no Tensor?"""
 
     def known(self, value: Any) -> Source | None:
         """Where it was found."""

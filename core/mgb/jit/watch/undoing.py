@@ -14,7 +14,7 @@ import numpy as np
 from ...sizes import native, pairs
 from ..guard import Contents, Guard, is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at
-from ..tree import parts_of, put
+from ..tree import fields_of, parts_of, put
 from .kinds import elements_in, pairs_in
 
 #: What has a namespace, and the names that were in it.
@@ -38,39 +38,58 @@ def undo(
                 _RESTORE[guard.test](guard, places, leaves)
 
 
-class Containers:
-    """What lists, dicts and objects with fields hold, also those inside them, to be put back."""
+class Snapshot:
+    """What lists, dicts and objects with fields hold, also those inside them, to be restored."""
 
     def __init__(self, containers: Sequence[Any]) -> None:
-        self._known: list[tuple[Any, Any]] = []
+        self._known: list[tuple[Any, list[Any], list[Any]]] = []  # with their keys, and what is held by these
         waiting, seen = list(containers), set[int]()
         while waiting:
             inside = parts_of(part := waiting.pop())
-            if inside is None or id(part) in seen:
-                continue
-            seen.add(id(part))
-            self._known.append((part, pairs(part) if isinstance(part, dict) else inside))
-            waiting += inside
+            if inside is not None and id(part) not in seen:
+                seen.add(id(part))
+                self._known.append((part, _keys_of(part), inside))
+                waiting += inside
 
-    def put_back(self) -> None:
+    def is_current(self) -> bool:
+        """Does each hold what it held?"""
+        return all(
+            _are_same(keys, _keys_of(container)) and _are_same(parts, parts_of(container) or [])
+            for container, keys, parts in self._known
+        )
+
+    def restore(self) -> None:
         """Have each hold what it held."""
-        for container, held in self._known:
-            if isinstance(container, tuple):
+        for container, keys, parts in self._known:
+            now = parts_of(container) or []
+            has_keys = _are_same(keys, _keys_of(container))
+            if isinstance(container, tuple) or (has_keys and _are_same(parts, now)):
                 continue
-            now = pairs(container) if isinstance(container, dict) else parts_of(container) or []
-            if len(now) == len(held) and all(map(_is_same, now, held)):
-                continue
-            if isinstance(container, dict | list):
+            if has_keys and len(parts) == len(now):  # whoever goes through it now goes on
+                put(container, parts)
+            elif isinstance(container, dict | list):
                 kind = native(type(container))
                 kind.clear(container)
-                (kind.update if isinstance(container, dict) else kind.extend)(container, held)
+                if isinstance(container, dict):
+                    kind.update(container, zip(keys, parts))
+                else:
+                    kind.extend(container, parts)
             else:
-                put(container, held)
+                for name in set(_keys_of(container)).difference(keys):
+                    object.__delattr__(container, name)
+                for name, part in zip(keys, parts):
+                    object.__setattr__(container, name, part)
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    pair = type(one) is tuple and type(other) is tuple and len(one) == len(other) == 2
-    return one is other or (pair and all(map(operator.is_, one, other)))
+def _keys_of(container: Any) -> list[Any]:
+    """The keys of a dict, or the names of fields."""
+    if isinstance(container, dict):
+        return [key for key, _ in pairs(container)]
+    return [name for name, _ in fields_of(container) or ()]
+
+
+def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _lose(thing: Any, names: Sequence[str]) -> None:

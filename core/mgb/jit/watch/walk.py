@@ -18,7 +18,7 @@ import numpy as np
 from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
-from ..followed_array import FollowedArray
+from ..array_proxy import ArrayProxy
 from ..guard import Guard, Guards, is_plain
 from ..source import (
     Argument,
@@ -149,7 +149,7 @@ class Walk:
         if self.is_over or source in self.places or len(self.places) > LARGEST:
             return
         self.places[source] = value
-        if type(value) is FollowedArray:
+        if type(value) is ArrayProxy:
             self._keep(value.array, source)
             return
         if type(value) in SCALARS:  # what is asked of it is a guard

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...scalars import FOLLOWED, plain
+from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..guard import Guard, is_plain, same
 from ..numbers import Computed
@@ -95,11 +95,12 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
 
 
 def _can_make(observer: Watcher, value: Any) -> bool:
-    """Can a call that skips the body make it? Plain values follow from the guards."""
+    """Can a call that skips the body make it?"""
+    if not observer.writing.has_effects:
+        return False
     if type(value) is Tensor:
-        return observer.writing.has_effects and observer.makes(value) and not namespace(value)
-    is_made = is_plain(plain(value)) if observer.is_trial else is_plain(value) and not observer.refuses
-    return observer.writing.has_effects and is_made
+        return observer.makes(value) and not namespace(value)
+    return observer.can_write(value)
 
 
 def _is_place(observer: Watcher, source: Source) -> bool:

@@ -1,6 +1,6 @@
-"""Arrays of NumPy's that a body may find with other values: who looks at these is noticed.
+"""Proxies of NumPy's arrays among the arguments, or outside, which tell when the body looks at values.
 
-What an op of mgb's takes is an input. Shape and dtype have to stay, or lengths are followed. Whatever else is
+What an op of mgb's takes is an input. Shape and dtype have to stay, or lengths are symbolic. Whatever else is
 asked of the array looks at its values, which have to stay then.
 """
 
@@ -17,8 +17,8 @@ from ..tensor import Tensor
 from .tree import parts_of, put
 
 
-class FollowedArray:
-    """Stands for an array; it says that it is one, and C code has to ask it for the values.
+class ArrayProxy:
+    """A proxy of an array; it says that it is one, and C code has to ask it for the values.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class FollowedArray:
         return getattr(self.fixed(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in FollowedArray.__slots__:
+        if name in ArrayProxy.__slots__:
             object.__setattr__(self, name, value)
         else:
             setattr(self.fixed(), name, value)
@@ -99,8 +99,8 @@ class FollowedArray:
 
 
 def fixed(value: Any) -> Any:
-    """Of what stands for an array the array, whose values decide what comes; all else itself."""
-    return value.fixed() if type(value) is FollowedArray else value
+    """Of a proxy the array, whose values decide what comes; all else itself."""
+    return value.fixed() if type(value) is ArrayProxy else value
 
 
 def _tensor_among(given: Iterable[Any]) -> Any:
@@ -108,8 +108,8 @@ def _tensor_among(given: Iterable[Any]) -> Any:
 
 
 def each(value: Any) -> Any:
-    """`value` with the arrays, fixed, for what stands for them, in containers too, which stay the same."""
-    if type(value) is FollowedArray:
+    """`value` with the arrays, fixed, in place of proxies, in containers too, which stay the same."""
+    if type(value) is ArrayProxy:
         return value.fixed()
     inside = parts_of(value)
     if inside is None:
@@ -126,7 +126,7 @@ def each(value: Any) -> Any:
 def _binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -> Callable[..., Any]:
     """An operator; where the other operand is a Tensor, it takes the array, as it does of NumPy's."""
 
-    def operate(self: FollowedArray, other: Any) -> Any:
+    def operate(self: ArrayProxy, other: Any) -> Any:
         if issubclass(type(other), Tensor):
             given = (other, self) if is_turned else (self, other)
             return type(other).__array_ufunc__(other, ufunc, "__call__", *given)
@@ -156,18 +156,18 @@ _COMPARISONS = {
 }  # fmt: skip
 for _name, _ufunc in _BOTH_WAYS.items():
     _function, _plain = getattr(operator, _name), _name.strip("_")
-    setattr(FollowedArray, f"__{_plain}__", _binary(_ufunc, _function))
-    setattr(FollowedArray, f"__r{_plain}__", _binary(_ufunc, _function, is_turned=True))
-    setattr(FollowedArray, f"__i{_plain}__", _in_place(getattr(operator, f"i{_plain}")))
+    setattr(ArrayProxy, f"__{_plain}__", _binary(_ufunc, _function))
+    setattr(ArrayProxy, f"__r{_plain}__", _binary(_ufunc, _function, is_turned=True))
+    setattr(ArrayProxy, f"__i{_plain}__", _in_place(getattr(operator, f"i{_plain}")))
 for _name, _ufunc in _COMPARISONS.items():
-    setattr(FollowedArray, f"__{_name}__", _binary(_ufunc, getattr(operator, _name)))
-setattr(FollowedArray, "__divmod__", _binary(np.divmod, divmod))  # noqa: B010
-setattr(FollowedArray, "__rdivmod__", _binary(np.divmod, divmod, is_turned=True))  # noqa: B010
+    setattr(ArrayProxy, f"__{_name}__", _binary(_ufunc, getattr(operator, _name)))
+setattr(ArrayProxy, "__divmod__", _binary(np.divmod, divmod))  # noqa: B010
+setattr(ArrayProxy, "__rdivmod__", _binary(np.divmod, divmod, is_turned=True))  # noqa: B010
 for _name, _function in (
     *((n, getattr(operator, n)) for n in "neg pos abs invert index getitem setitem delitem contains".split()),
     ("bool", bool), ("int", int), ("float", float), ("complex", complex), ("iter", iter), ("repr", repr),
     ("str", str), ("format", format), ("buffer", memoryview),
 ):  # fmt: skip
-    setattr(FollowedArray, f"__{_name}__", _asked(_function))
+    setattr(ArrayProxy, f"__{_name}__", _asked(_function))
 
-FollowedArray.__name__ = FollowedArray.__qualname__ = "ndarray"
+ArrayProxy.__name__ = ArrayProxy.__qualname__ = "ndarray"

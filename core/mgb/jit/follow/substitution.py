@@ -1,4 +1,4 @@
-"""Numbers outside and among the arguments that are replaced, for one call, by what stands for them.
+"""Symbolic numbers and proxies of arrays that are put, for one call, where the plain ones stand.
 
 Whoever reads such a place while the body is noted gets the `Scalar`. Afterwards each place has its number
 again, unless the body has written there.
@@ -15,22 +15,22 @@ import numpy as np
 
 from ...holding import Holder
 from ...ir import Spec
-from ...scalars import FOLLOWED, SCALARS, fixed, plain
+from ...scalars import FOLLOWED, SCALARS, fixed
 from ...sizes import tuple_like
 from ...tensor import Tensor
 from ..arguments import names_of
-from ..followed_array import FollowedArray
+from ..array_proxy import ArrayProxy
 from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
 from ..source import Argument, Attribute, Held, Item, Result, Source, found_at
 from ..tree import flatten, parts_of, put
 from ..watch import known
 from ..watch.changing import own_guard
-from ..watch.undoing import is_place, is_slot, write
+from ..watch.undoing import Snapshot, is_place, is_slot, write
 
 
-class Lending:
-    """Of one call.
+class Substitution:
+    """That of one call.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ class Lending:
         The flattened arguments.
     follows : frozenset of Source
         Where numbers are followed.
-    arrays : dict
-        By the ids of arrays, first of those among the arguments, what stands for them.
-    stand_in : callable
-        Makes what stands for an array.
+    proxies : dict
+        By the ids of arrays, first of those among the arguments, their proxies.
+    proxy : callable
+        Makes the proxy of an array.
     """
 
     def __init__(
@@ -52,82 +52,75 @@ class Lending:
         guards: Guards,
         leaves: Sequence[Any],
         follows: frozenset[Source],
-        arrays: dict[int, Any],
-        stand_in: Callable[[Any], Any],
+        proxies: dict[int, Any],
+        proxy: Callable[[Any], Any],
     ) -> None:
-        self._arrays, self._stand_in = arrays, stand_in
+        self._proxies, self._proxy = proxies, proxy
         self._numbers, self._guards, self._leaves = numbers, guards, leaves
         self._follows = follows
-        self._places: list[tuple[Source, Any, Any]] = []  # with the number, and what stands for it
-        #: Containers among the arguments, with what they held and what they hold meanwhile.
-        self._containers: list[tuple[Any, list[Any], list[Any]]] = []
+        self._places: list[tuple[Source, Any, Any]] = []  # with the number, and what stands there meanwhile
+        self._arguments = Snapshot(())
 
     # places outside
 
-    def lend(self) -> None:
+    def outside(self) -> None:
         """Replace the numbers outside; of a tuple that stands somewhere, the whole."""
         tuples = {s.of for s in self._follows if isinstance(s, Item) and isinstance(self._at(s.of), tuple)}
         for source in self._follows:
             value = self._at(source)
             if isinstance(source, Argument) or getattr(source, "of", None) in tuples:
                 continue
-            if type(value) in FOLLOWED and value == value and self._may_lend(source):
+            if type(value) in FOLLOWED and value == value and self._may_write(source):
                 self._put(source, value, self._numbers.at(source, value))
-            elif type(value) is np.ndarray and not value.dtype.hasobject and self._may_lend(source):
-                self._put(source, value, self._array_at(source, value))
-        for source in filter(self._may_lend, tuples):
+            elif type(value) is np.ndarray and not value.dtype.hasobject and self._may_write(source):
+                self._put(source, value, self._proxy_at(source, value))
+        for source in filter(self._may_write, tuples):
             parts = [self._part(Item(source, n), part) for n, part in enumerate(self._at(source))]
             self._put(source, self._at(source), tuple_like(self._at(source), parts))
 
-    def _array_at(self, source: Source, array: Any) -> Any:
-        """What stands for an array, which may have other values of its type, and stands nowhere else."""
-        if id(array) not in self._arrays:
-            self._arrays[id(array)] = self._stand_in(array)
+    def _proxy_at(self, source: Source, array: Any) -> Any:
+        """The proxy of an array, which may have other values of its type, and stands nowhere else."""
+        if id(array) not in self._proxies:
+            self._proxies[id(array)] = self._proxy(array)
         self._guards.add(Guard(source, "type", Held(np.ndarray)))
         self._guards.add(Guard(source, "spec", Spec(array.shape, array.dtype)))
-        return self._arrays[id(array)]
+        return self._proxies[id(array)]
 
     def _at(self, source: Source) -> Any:
         return found_at(source, self._leaves)
 
-    def _may_lend(self, source: Source) -> bool:
+    def _may_write(self, source: Source) -> bool:
         return _has(source, self._leaves) and not _is_mgbs(source, self._leaves)
 
     def _part(self, source: Source, value: Any) -> Any:
         is_one = source in self._follows and type(value) in FOLLOWED
         return self._numbers.at(source, value) if is_one else value
 
-    def _put(self, source: Source, value: Any, standing: Any) -> None:
+    def _put(self, source: Source, value: Any, symbolic: Any) -> None:
         own = own_guard(source, found_at(source.of, self._leaves)) if isinstance(source, Attribute) else None
         if own is not None:
             self._guards.add(own)
-        self._places.append((source, value, standing))
-        write(source, self._leaves, standing)
+        self._places.append((source, value, symbolic))
+        write(source, self._leaves, symbolic)
 
-    def give_back(self, places: dict[Source, Any]) -> None:
+    def restore(self, places: dict[Source, Any]) -> None:
         """Have each place hold its number again; `places` says what the body found."""
-        while self._containers:
-            container, before, lent = self._containers[-1]
-            now = parts_of(container) or []
-            if len(now) == len(before):
-                put(container, [b if n is c else plain(n) for b, c, n in zip(before, lent, now, strict=True)])
-            else:
-                put(container, list(map(plain, now)))
-            self._containers.pop()
+        self._arguments.restore()
+        self._arguments = Snapshot(())
         while self._places:
-            source, value, standing = self._places[-1]
-            if places.get(source) is standing:
+            source, value, symbolic = self._places[-1]
+            if places.get(source) is symbolic:
                 places[source] = value
             now = found_at(source, self._leaves)
-            if now is standing:
+            if now is symbolic:
                 write(source, self._leaves, value)
             elif is_plain(now) and same(now, value):  # for other numbers that would be a change
-                fixed(standing)
+                fixed(symbolic)
             self._places.pop()
         for source, value in places.items():
             if type(value) in SCALARS:
                 places[source] = value.value
-            elif type(value) is FollowedArray:
+            elif type(value) is ArrayProxy:
                 places[source] = value.array
 
     def forget(self) -> None:
@@ -139,40 +132,41 @@ class Lending:
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], of_instance: bool
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with what stands for those numbers among them that are followed."""
-        if not self._arrays and not any(isinstance(source, Argument) for source in self._follows):
+        """The arguments with symbolic numbers for those that are followed, and proxies for arrays."""
+        self._arguments = Snapshot([*args[of_instance:], *kwargs.values()])
+        if not self._proxies and not any(isinstance(source, Argument) for source in self._follows):
             return args, kwargs
         instance, args = args[:of_instance], args[of_instance:]
         words = names_of(flatten((args, kwargs))[1])
         leaves = iter([(Argument(n, words[n]), leaf) for n, leaf in enumerate(self._leaves)])
         shared = _shared([*args, *kwargs.values()])
-        args = tuple([self._lent(value, leaves, shared) for value in args])
-        return (*instance, *args), {name: self._lent(v, leaves, shared) for name, v in kwargs.items()}
+        args = tuple([self._with_symbols(value, leaves, shared) for value in args])
+        kwargs = {name: self._with_symbols(value, leaves, shared) for name, value in kwargs.items()}
+        return (*instance, *args), kwargs
 
-    def _lent(
+    def _with_symbols(
         self, value: Any, leaves: Iterator[tuple[Argument, Any]], shared: set[int], is_shared: bool = False
     ) -> Any:
-        """`value` with what stands for numbers; what `is_shared` by several places keeps its own.
+        """`value` with symbolic numbers; what `is_shared` by several places keeps plain ones.
 
         Later there may be several containers in these places.
         """
         inside = parts_of(value)
         if inside is None:
-            return self._standing(*next(leaves), is_shared)
+            return self._symbol(*next(leaves), is_shared)
         is_shared = is_shared or id(value) in shared
-        parts = [self._lent(part, leaves, shared, is_shared) for part in inside]
+        parts = [self._with_symbols(part, leaves, shared, is_shared) for part in inside]
         if all(map(operator.is_, parts, inside)):
             return value
         if isinstance(value, tuple):
             return tuple_like(value, parts)
-        self._containers.append((value, inside, parts))
         put(value, parts)
         return value
 
-    def _standing(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
-        """What stands for a leaf; itself, where it is not followed."""
-        if id(leaf) in self._arrays:
-            return self._arrays[id(leaf)]
+    def _symbol(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
+        """The symbolic number or proxy for a leaf; itself, where it is not followed."""
+        if id(leaf) in self._proxies:
+            return self._proxies[id(leaf)]
         if type(leaf) not in FOLLOWED or source not in self._follows:
             return leaf
         if is_shared:

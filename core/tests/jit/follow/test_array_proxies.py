@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 from collections import deque
 from collections.abc import Callable
@@ -164,19 +163,3 @@ def test_arguments_are_written_once(name: str, by: str) -> None:
         x, given = tensor(np.ones(length, np.float32)), np.array([a, 2])
         assert traced(x, n, given, held[0]).tolist() == body(x, n, given, held[1]).tolist()
         assert held[0] == held[1]
-
-
-def test_cached_methods_keep_what_they_do_at_a_miss() -> None:
-    made: list[int] = []
-
-    class Owner:
-        @functools.cache  # noqa: B019
-        def method(self, n: int) -> int:
-            made.append(n)
-            return n
-
-    owner = Owner()
-    traced = trace(lambda x, n: x * n + owner.method(n))
-    for n in (1, 1, 5, 6, 5):
-        assert traced(tensor(1.0), n).item() == 2 * n
-    assert made == [1, 5, 6]
