@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, Protocol
 
 from ..guard import Guards
 from ..source import Source
 from .changing import Changing
+
+
+class Modules(Protocol):
+    """What code looks up in ``sys.modules``, see `modules.Modules`."""
+
+    def given(self, code: CodeType, frame: FrameType) -> None:
+        """`code` starts as `frame`."""
 
 
 class Places(Protocol):
@@ -32,6 +39,10 @@ class Places(Protocol):
     given: set[int]
     fixed: set[int]
     tell: Callable[[str], object]
+
+    @property
+    def modules(self) -> Modules:
+        """What code looks up in ``sys.modules``."""
 
     def guard(self, source: Source, test: str, value: Any) -> None:
         """One more fact that has to stay."""

@@ -75,16 +75,18 @@ class Running:
         if code.co_name == "__init__" and code.co_varnames:
             self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
         if self.walk.has_run(code, frame.f_globals):
-            return
+            return self.walk.modules.given(code, frame)
         if code is known.SHOWS_WARNING:
             self._warns(frame)
         elif code is known.MAKES_WARNING:
-            return
+            return None
         elif pure.is_trusted(code) or _is_made_by_library(frame, code):
             self._library(frame, code)
         elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or self._is_collected(frame, code)):
             if not self.walk.starts(code, frame.f_globals) and not pure.is_librarys(code):
                 self.impure(f"calls {code.co_qualname}, which nothing leads to", frame)
+            self.walk.modules.given(code, frame)
+        return None
 
     def _is_collected(self, frame: FrameType, code: CodeType) -> bool:
         """Is something finalized that the body has not made?"""

@@ -36,6 +36,7 @@ from ..source import (
 from . import kinds, known, pure
 from .bearer import Bearer
 from .changing import Changing
+from .modules import Modules
 from .names import Names, codes_in, names_of, packages_of
 from .unread import Unread
 from .wholes import attributes_read
@@ -110,7 +111,7 @@ class Walk:
         self._nans: list[Source] = []
         self._compares = False
         self._active: set[int] = set()
-        self.unread = Unread(self)
+        self.unread, self.modules = Unread(self), Modules(self)
         self.handles_errors = False  # may a call have failed, before the function began?
 
     # places
@@ -152,6 +153,8 @@ class Walk:
         if type(value) is FollowedArray:
             self._keep(value.array, source)
             return
+        if value is sys.modules:
+            return self.modules.found(source)
         if type(value) in SCALARS:  # what is asked of it is a guard
             if value.path != source:  # a later call may find two numbers
                 self.guard(source, "same", value.fixed())
@@ -286,6 +289,7 @@ class Walk:
         self._note_writes(code, names)
         self._variables(names, space)
         self._imports(names, space)
+        self.modules.reads(code, names)
         if names.denied:
             self.tell(f"asks for {sorted(names.denied)[0]}")
         if names.is_wild and not pure.is_tame(code):
@@ -378,7 +382,10 @@ class Walk:
             if self.handles_errors and not pure.is_librarys(function.__code__):
                 self.activate(source, function)
         for source in self._nans if self._compares else ():
-            self.tell(f"can reach {source}, which is NaN, known by its identity")
+            if is_in_argument(source):
+                self.tell(f"can reach {source}, which is NaN, known by its identity")
+            else:
+                self.is_(source, self.places[source])
         for part in sorted(self._absent_modules.intersection(sys.modules)):
             self.tell(f"imports {part}")
         if self.tells_addresses:
