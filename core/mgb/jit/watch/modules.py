@@ -89,6 +89,10 @@ class Modules:
         if self._is_found and (names.keys or names.shows_modules):
             self._look_up(names.keys)
 
+    def asks(self, code: CodeType) -> bool:
+        """Does it look up what is given to it?"""
+        return code in self._asked
+
     def given(self, code: CodeType, frame: FrameType) -> None:
         """`code` starts as `frame`, which has the values that it may look up."""
         if code not in self._asked:

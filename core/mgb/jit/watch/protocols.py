@@ -14,6 +14,9 @@ from .changing import Changing
 class Modules(Protocol):
     """What code looks up in ``sys.modules``, see `modules.Modules`."""
 
+    def asks(self, code: CodeType) -> bool:
+        """Does it look up what is given to it?"""
+
     def given(self, code: CodeType, frame: FrameType) -> None:
         """`code` starts as `frame`."""
 
@@ -38,6 +41,7 @@ class Places(Protocol):
     also: set[int]
     given: set[int]
     fixed: set[int]
+    kept: dict[int, tuple[Source, Callable[[], Any]]]
     tell: Callable[[str], object]
 
     @property

@@ -100,7 +100,8 @@ class Walk:
         self.sees_numpy = False
         self.tells_addresses = False  # of objects, in texts or by their hashes
         self.given: set[int] = set()  # containers among the arguments
-        self._found: dict[int, tuple[Source, Callable[[], Any]]] = {}
+        #: By the ids of objects: where each was found first, and itself.
+        self.kept: dict[int, tuple[Source, Callable[[], Any]]] = {}
         self._waiting: list[tuple[Source, Any]] = []
         self._bearers: list[Bearer] = []
         self.spaces: list[tuple[Any, tuple[str, ...]]] = []  # what has attributes, and which it had
@@ -129,12 +130,12 @@ class Walk:
 
     def where(self, value: Any) -> Source | None:
         """Where it was found."""
-        found = self._found.get(id(value))
+        found = self.kept.get(id(value))
         return found[0] if found is not None and found[1]() is value else None
 
     def _keep(self, value: Any, source: Source) -> Source:
         get = weakref.ref(value) if issubclass(type(value), Tensor) else lambda: value
-        self._found[id(value)] = source, get
+        self.kept[id(value)] = source, get
         return source
 
     def meets(self, source: Source, value: Any) -> None:
@@ -409,7 +410,7 @@ class Walk:
 
     def found(self) -> Iterator[tuple[Source, Any]]:
         """What was found, and where first."""
-        for source, get in self._found.values():
+        for source, get in self.kept.values():
             if (value := get()) is not None:
                 yield source, value
 
@@ -423,10 +424,10 @@ class Walk:
         self._bearers.clear()
         self.spaces = []
         self._functions.clear()
-        self._found = {key: (source, known.weakly(get)) for key, (source, get) in self._found.items()}
+        self.kept = {key: (source, known.weakly(get)) for key, (source, get) in self.kept.items()}
 
     def forget(self) -> None:
         """Hold nothing of the call but what its guards hold."""
-        self.leaves, self._found = (), {}
+        self.leaves, self.kept = (), {}
         self.changing.forget()
         self.makes = lambda _: False
