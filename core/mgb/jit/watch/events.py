@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -39,8 +39,10 @@ _here = _Here()
 class Events:
     """Tells a listener of what this thread does, from `begin` to `end`."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, quiet: Mapping[int, dict[str, Any]] | None = None) -> None:
         self._listener: Listener | None = listener
+        #: By the ids of code objects of whose starts nobody wants to be told: their globals.
+        self._quiet = {} if quiet is None else quiet
         self._busy = self._is_on = False
         #: Has Python stopped to tell, as where telling itself has failed?
         self.is_lost = False
@@ -93,16 +95,19 @@ class Events:
                 sys.setprofile(self._callback)
 
     def _profiled(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event == "call":
+        if event == "c_call":
+            if (listener := self._listener) is not None and frame.f_code.co_filename != __file__:
+                listener.calls(arg, frame)
+        elif event == "call" and self._quiet.get(id(frame.f_code)) is not frame.f_globals:
             self.tell_start(frame)
-        elif event == "c_call":
-            self.tell_call(arg, frame)
 
-    # Python tells nothing of what runs while it tells.
+    # Python tells nothing of what runs while it tells; each call that telling takes counts for all events.
 
     def tell_start(self, frame: FrameType) -> None:
         """A function starts."""
-        if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
+        if self._listener is None or self._busy or frame.f_code.co_filename == __file__:
+            return
+        if self._quiet.get(id(frame.f_code)) is not frame.f_globals:
             self._listener.starts(frame)
 
     def tell_call(self, function: Any, frame: FrameType) -> None:

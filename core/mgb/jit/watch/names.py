@@ -16,6 +16,9 @@ from importlib.util import resolve_name
 from itertools import accumulate
 from types import CodeType
 
+from .modules import NAME as MODULES
+from .modules import is_given, lookup_at
+
 _GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_NAME", "DELETE_NAME"})
 _GLOBALS_WRITTEN = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
@@ -75,6 +78,13 @@ class Names:
         May it make texts of things?
     compares : bool
         May it ask whether two things are one?
+    keys : set of str
+        What it looks up in ``sys.modules``.
+    asked : set of (str, str)
+        Parameters and globals that say what else it looks up there, inner functions left out: the
+        instruction that loads each, and its name.
+    shows_modules : bool
+        May it do otherwise with ``sys.modules``?
     """
 
     chains: set[tuple[str, ...]] = field(default_factory=set)
@@ -89,6 +99,9 @@ class Names:
     asks_classes: bool = False
     makes_texts: bool = False
     compares: bool = False
+    keys: set[str] = field(default_factory=set)
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    shows_modules: bool = False
 
     @property
     def denied(self) -> set[str]:
@@ -101,8 +114,18 @@ class Names:
         for place, step in enumerate(found):
             line = (step.positions.lineno if step.positions is not None else None) or line
             self._step(step, line, found, place)
+        self._looks_up(code, found)
         for constant in code.co_consts:
             self._constant(constant)
+
+    def _looks_up(self, code: CodeType, found: Sequence[dis.Instruction]) -> None:
+        for step in (lookup_at(found, n) for n, step in enumerate(found) if _names_modules(step)):
+            if step is not None and step.opname == "LOAD_CONST" and type(step.argval) is str:
+                self.keys.add(step.argval)
+            elif step is not None and is_given(code, found, step):
+                self.asked.add((step.opname, step.argval))
+            else:
+                self.shows_modules = True
 
     def _step(self, step: dis.Instruction, line: int, found: Sequence[dis.Instruction], place: int) -> None:
         kind, name = step.opname, step.argval
@@ -150,6 +173,7 @@ class Names:
             self.attributes.update(words)
             self.loaded.update(words)
             self.used.update(words)
+            self.shows_modules = self.shows_modules or MODULES in words
         elif type(constant) in (tuple, frozenset):
             for part in constant:  # type: ignore[attr-defined]
                 self._constant(part)
@@ -161,6 +185,10 @@ def _attributes_after(found: Sequence[dis.Instruction], place: int) -> Iterator[
         if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return
         yield step.argval
+
+
+def _names_modules(step: dis.Instruction) -> bool:
+    return step.argval == MODULES and step.opname in _READING
 
 
 def _is_by_constant(found: Sequence[dis.Instruction], place: int) -> bool:
@@ -188,7 +216,8 @@ def names_of(code: CodeType) -> Names:
     known = _known.get(code)
     if known is None:
         known = Names()
-        for part in codes_in(code):
+        for part in [*codes_in(code)][::-1]:
+            known.asked = set()
             known._add(part)
         _known[code] = known
     return known

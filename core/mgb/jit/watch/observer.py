@@ -83,7 +83,7 @@ class Observer:
         self.impurities: list[Impurity] = []
         self.writing = Writes()
         self.running = Running(self)
-        self.net = Events(self.running)
+        self.net = Events(self.running, self.running.codes.quiet)
         self.begun: tuple[list[Any], Any] = [], None  # the arguments
         self._errors = ending.handling_of_errors()
         self._has_numbers = bool(follows)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, Protocol
 
 from ..guard import Guards
 from ..source import Source
 from .changing import Changing
+
+
+class Modules(Protocol):
+    """What code looks up in ``sys.modules``, see `modules.Modules`."""
+
+    def asks(self, code: CodeType) -> bool:
+        """Does it look up what is given to it?"""
+
+    def given(self, code: CodeType, frame: FrameType) -> None:
+        """`code` starts as `frame`."""
 
 
 class Places(Protocol):
@@ -31,7 +41,12 @@ class Places(Protocol):
     also: set[int]
     given: set[int]
     fixed: set[int]
+    kept: dict[int, tuple[Source, Callable[[], Any]]]
     tell: Callable[[str], object]
+
+    @property
+    def modules(self) -> Modules:
+        """What code looks up in ``sys.modules``."""
 
     def guard(self, source: Source, test: str, value: Any) -> None:
         """One more fact that has to stay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 import logging
@@ -19,11 +20,10 @@ from ...errors import ImpureBodyError
 from ...holding import Holder
 from ..source import Attribute, Call, Held, Object
 from . import known, pure
+from .codes import FORMATS, READING, Codes, Kind
 from .impurity import line_of
 from .protocols import Watcher
 
-#: What the body makes of these is its own.
-_PLAIN_CONTAINERS = frozenset({list, dict, set})
 #: Functions of NumPy's that tell of its state.
 _STATES = frozenset({"geterr", "geterrcall", "getbufsize", "get_printoptions"})
 #: Parts of Python's library that read all attributes of what they are given.
@@ -42,49 +42,83 @@ class Running:
         self.made: set[int] = set()
         #: By copies of code that run in its place: the code.
         self.originals: Mapping[CodeType, CodeType] = {}
+        self.codes = Codes()
         #: By the ids of what a method in C was called of: which, and where.
         self.lines: dict[int, tuple[str, tuple[str, int]]] = {}
 
     def forget(self) -> None:
         """Hold nothing of the call."""
         self.lines.clear()
+        self.codes.forget()
 
     def see(self, do: Callable[..., object], *args: Any) -> None:
         """What fails in watching is no failure of the body."""
         try:
             do(*args)
-        except ImpureBodyError:
-            raise
         except Exception as error:
-            if _is_of_handler(error):
-                raise
-            self.impure(f"could not be watched: {type(error).__name__}: {error}", line=self._observer.line)
+            self._fails(error)
+
+    def _fails(self, error: Exception) -> None:
+        if isinstance(error, ImpureBodyError) or _is_of_handler(error):
+            raise error
+        self.impure(f"could not be watched: {type(error).__name__}: {error}", line=self._observer.line)
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts, or a generator goes on."""
-        self.see(self._starts, frame)
+        code = frame.f_code
+        if code.co_name == "__init__" and code.co_varnames:
+            self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
+        if not self.codes.is_seen(frame):
+            try:
+                self._starts(frame)
+            except Exception as error:
+                self._fails(error)
 
     def calls(self, function: Any, frame: FrameType) -> None:
         """`frame` calls a function in C."""
         owner = getattr(function, "__self__", None)
-        if type(owner) not in _PLAIN_CONTAINERS or self.walk.where(owner) is not None:
-            self.see(self._calls, function, frame)
+        kind = type(owner)
+        if kind in READING:
+            if id(owner) not in self.walk.kept or function.__name__ in READING[kind]:
+                return
+        elif self.codes.is_pure(function, kind, frame.f_code):
+            return
+        try:
+            self._calls(function, frame)
+        except Exception as error:
+            self._fails(error)
 
     def _starts(self, frame: FrameType) -> None:
-        code = self.originals.get(frame.f_code, frame.f_code)
-        if code.co_name == "__init__" and code.co_varnames:
-            self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
-        if self.walk.has_run(code, frame.f_globals):
-            return
-        if code is known.SHOWS_WARNING:
+        code = self.originals.get(frame.f_code, frame.f_code) if self.originals else frame.f_code
+        kind = self.codes.kind(code)
+        if kind is not Kind.TRUSTED and self.walk.has_run(code, frame.f_globals):
+            self._goes_on(frame, code)
+        elif code is known.SHOWS_WARNING:
             self._warns(frame)
         elif code is known.MAKES_WARNING:
-            return
-        elif pure.is_trusted(code) or _is_made_by_library(frame, code):
+            self.codes.sees(frame)
+        elif kind is Kind.IMPORTS:
+            self.codes.imports = True
+        elif kind is Kind.TRUSTED or _is_made_by_library(frame, code):
             self._library(frame, code)
-        elif not (_is_import(frame) or _is_called_by_trusted(frame, code) or self._is_collected(frame, code)):
-            if not self.walk.starts(code, frame.f_globals) and not pure.is_librarys(code):
+        elif not self._is_part_of_another(frame, code):
+            if not self.walk.starts(code, frame.f_globals) and kind is Kind.USERS:
                 self.impure(f"calls {code.co_qualname}, which nothing leads to", frame)
+            self._goes_on(frame, code)
+
+    def _goes_on(self, frame: FrameType, code: CodeType) -> None:
+        """What can be named by code that has started is known; it may look up other modules each time."""
+        self.walk.modules.given(code, frame)
+        if not self.walk.modules.asks(code):
+            self.codes.sees(frame)
+
+    def _is_part_of_another(self, frame: FrameType, code: CodeType) -> bool:
+        """Is it called by an import, by trusted code for itself, or by the garbage collector?"""
+        is_evaluated = code.co_filename == "<string>" and code.co_name in ("<module>", "__create_fn__")
+        if is_evaluated or self.codes.kind(code) is not Kind.USERS:
+            if self.codes.is_within_trusted(frame.f_back):
+                return True
+        return self.codes.is_import(frame) or self._is_collected(frame, code)
 
     def _is_collected(self, frame: FrameType, code: CodeType) -> bool:
         """Is something finalized that the body has not made?"""
@@ -103,26 +137,27 @@ class Running:
         """A function that is trusted starts."""
         module = frame.f_globals.get("__name__") or ""
         top = module.partition(".")[0]
+        words = (code.co_name, code.co_qualname.partition(".")[0])
+        is_silent = _is_silent(module, *words)
+        if is_silent and top != "mgb":
+            return self.codes.sees(frame)
         back = _caller(frame) if top == "mgb" else frame.f_back
+        if back is None or self.codes.is_within_trusted(back):
+            return None
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
-        if back is None or _is_within_trusted(back) or module.startswith("importlib._bootstrap"):
-            return
         if isinstance(first, Holder) and self._is_read(first, known.said_of(module, code.co_name)):
             self.walk.whole(first)
-        if code in _quiet or (code is _SIGNATURE and self._has_own_signature(first)):
-            return
-        words = (code.co_name, code.co_qualname.partition(".")[0])
+        if is_silent or (code is _SIGNATURE and self._has_own_signature(first)):
+            return None
         if top == "numpy" and code.co_name in _STATES and getattr(np, code.co_name, None) in known.AGAIN:
             self._tells_numpy(getattr(np, code.co_name))
         if top == "logging":
-            self._logs(frame, back)
-        elif top in _WILD:
+            return self._logs(frame, back)
+        if top in _WILD:
             self.walk.goes_wild()
-        elif not any(pure.trouble_of_library(module, word, first, lambda _: True) for word in words):
-            return _quiet.add(code)
         for word in words:
             why = pure.trouble_of_library(module, word, first, self._is_outside)
-            if why is not None and not _is_import(frame):
+            if why is not None and not self.codes.is_said(why, back) and not self.codes.is_import(frame):
                 changes = "changes of a" in why
                 self.impure(why, back, once=changes, writes=changes)
         return None
@@ -167,13 +202,16 @@ class Running:
         level = frame.f_locals.get("level", 0) if asks else getattr(logging, name.upper(), None)
         if not isinstance(level, int) or (logger.isEnabledFor(level) and not asks):
             return self.impure(f"calls logging.{name}", back)
+        if self.codes.is_said(f"asks logger {id(logger)} for {level}", back):
+            return None
         asked = Attribute(Object(Held(logger)), "isEnabledFor")
         return self.walk.guard(Call.given(asked, (level,)), "same", logger.isEnabledFor(level))
 
     def _calls(self, function: Any, frame: FrameType) -> None:
         if not isinstance(function, known.IN_C):
             return
-        if pure.is_tame(frame.f_code) or _is_within_trusted(frame) or _is_import(frame):
+        codes = self.codes
+        if codes.kind(frame.f_code) is Kind.TAME or codes.is_within_trusted(frame) or codes.is_import(frame):
             return
         owner = getattr(function, "__self__", None)
         if self.walk.where(owner) is not None and not isinstance(owner, type):
@@ -181,7 +219,7 @@ class Running:
                 self.lines[id(owner)] = function.__name__, line_of(frame)
         if pure.asks_any_name(function):
             self.walk.goes_wild()
-        if isinstance(owner, str) and function.__name__ in ("format", "format_map"):
+        if type(owner) is str and function.__name__ in FORMATS and not codes.is_said(owner, frame):
             self.walk.add_names(_names_in_format(owner))
         if function is hash:
             self.walk.tells_addresses = True
@@ -195,12 +233,18 @@ class Running:
                 self.impure("asks for an exception that is handled outside", frame)
             self.walk.guard(Call(Object(Held(sys.exception))), "same", None)
         elif why := pure.trouble_of(function, self._is_outside):
-            if not _is_collecting(frame.f_code, frame.f_back):
+            if not codes.is_said(why, frame) and not _is_collecting(frame.f_code, frame.f_back):
                 self.impure(why, frame)
+        else:
+            codes.says_nothing(function)
 
 
-#: Codes of functions that are trusted and of which nothing is said.
-_quiet: weakref.WeakSet[CodeType] = weakref.WeakSet()
+@functools.cache
+def _is_silent(module: str, *words: str) -> bool:
+    """Is nothing to be said of a trusted function with such names, whatever it is given?"""
+    top = module.partition(".")[0]
+    tells = top in ("logging", *_WILD) or (top == "numpy" and not _STATES.isdisjoint(words))
+    return not tells and not any(pure.trouble_of_library(module, w, None, lambda _: True) for w in words)
 
 
 def _names_in_format(text: str) -> list[str]:
@@ -236,29 +280,6 @@ def _caller(frame: FrameType) -> FrameType | None:
     while back is not None and back.f_globals.get("__name__") == "mgb.arguments":
         back = back.f_back
     return back
-
-
-def _is_within_trusted(frame: FrameType | None) -> bool:
-    """Is `frame` of trusted code, or of Python's library that such code has called for itself?"""
-    while frame is not None and not pure.is_trusted(frame.f_code):
-        if not pure.is_librarys(frame.f_code):
-            return False
-        frame = frame.f_back
-    return frame is not None
-
-
-def _is_called_by_trusted(frame: FrameType, code: CodeType) -> bool:
-    is_evaluated = code.co_filename == "<string>" and code.co_name in ("<module>", "__create_fn__")
-    return (is_evaluated or pure.is_librarys(code)) and _is_within_trusted(frame.f_back)
-
-
-def _is_import(frame: FrameType | None) -> bool:
-    """Is a module being imported?"""
-    while frame is not None and frame.f_globals.get("__name__") != "mgb.jit.watch.observer":
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:

@@ -36,6 +36,7 @@ from ..source import (
 from . import kinds, known, pure
 from .bearer import Bearer
 from .changing import Changing
+from .modules import Modules
 from .names import Names, codes_in, names_of, packages_of
 from .unread import Unread
 from .wholes import attributes_read
@@ -99,7 +100,8 @@ class Walk:
         self.sees_numpy = False
         self.tells_addresses = False  # of objects, in texts or by their hashes
         self.given: set[int] = set()  # containers among the arguments
-        self._found: dict[int, tuple[Source, Callable[[], Any]]] = {}
+        #: By the ids of objects: where each was found first, and itself.
+        self.kept: dict[int, tuple[Source, Callable[[], Any]]] = {}
         self._waiting: list[tuple[Source, Any]] = []
         self._bearers: list[Bearer] = []
         self.spaces: list[tuple[Any, tuple[str, ...]]] = []  # what has attributes, and which it had
@@ -110,7 +112,7 @@ class Walk:
         self._nans: list[Source] = []
         self._compares = False
         self._active: set[int] = set()
-        self.unread = Unread(self)
+        self.unread, self.modules = Unread(self), Modules(self)
         self.handles_errors = False  # may a call have failed, before the function began?
 
     # places
@@ -128,12 +130,12 @@ class Walk:
 
     def where(self, value: Any) -> Source | None:
         """Where it was found."""
-        found = self._found.get(id(value))
+        found = self.kept.get(id(value))
         return found[0] if found is not None and found[1]() is value else None
 
     def _keep(self, value: Any, source: Source) -> Source:
         get = weakref.ref(value) if issubclass(type(value), Tensor) else lambda: value
-        self._found[id(value)] = source, get
+        self.kept[id(value)] = source, get
         return source
 
     def meets(self, source: Source, value: Any) -> None:
@@ -152,6 +154,8 @@ class Walk:
         if type(value) is ArrayProxy:
             self._keep(value.array, source)
             return
+        if value is sys.modules:
+            return self.modules.found(source)
         if type(value) in SCALARS:  # what is asked of it is a guard
             if value.path != source:  # a later call may find two numbers
                 self.guard(source, "same", value.fixed())
@@ -286,6 +290,7 @@ class Walk:
         self._note_writes(code, names)
         self._variables(names, space)
         self._imports(names, space)
+        self.modules.reads(code, names)
         if names.denied:
             self.tell(f"asks for {sorted(names.denied)[0]}")
         if names.is_wild and not pure.is_tame(code):
@@ -378,7 +383,10 @@ class Walk:
             if self.handles_errors and not pure.is_librarys(function.__code__):
                 self.activate(source, function)
         for source in self._nans if self._compares else ():
-            self.tell(f"can reach {source}, which is NaN, known by its identity")
+            if is_in_argument(source):
+                self.tell(f"can reach {source}, which is NaN, known by its identity")
+            else:
+                self.is_(source, self.places[source])
         for part in sorted(self._absent_modules.intersection(sys.modules)):
             self.tell(f"imports {part}")
         if self.tells_addresses:
@@ -402,7 +410,7 @@ class Walk:
 
     def found(self) -> Iterator[tuple[Source, Any]]:
         """What was found, and where first."""
-        for source, get in self._found.values():
+        for source, get in self.kept.values():
             if (value := get()) is not None:
                 yield source, value
 
@@ -416,10 +424,10 @@ class Walk:
         self._bearers.clear()
         self.spaces = []
         self._functions.clear()
-        self._found = {key: (source, known.weakly(get)) for key, (source, get) in self._found.items()}
+        self.kept = {key: (source, known.weakly(get)) for key, (source, get) in self.kept.items()}
 
     def forget(self) -> None:
         """Hold nothing of the call but what its guards hold."""
-        self.leaves, self._found = (), {}
+        self.leaves, self.kept = (), {}
         self.changing.forget()
         self.makes = lambda _: False

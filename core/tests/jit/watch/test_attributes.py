@@ -157,10 +157,6 @@ def f(): return random.Random().random()
 class Dice(random.Random): pass
 def f(): return Dice(None).random()
 #-> random.Random
-### asking for NaN by its identity
-values = [1.0]
-def f(): return math.nan in values
-#-> NaN
 """),
 )
 def test_writes_and_unguardable_reads_are_reported_as_side_effects(case: Case) -> None:

@@ -166,7 +166,32 @@ a = (ctypes.c_float * 2)(1, 2)
 def f(): return sum(a)
 #-> which hides
 ### the whole of sys.modules
-def f(): return "watched_nowhere" in sys.modules
+def f(): return len(sys.modules)
+#-> sys.modules
+### a key of sys.modules that is computed
+def f(): return f"watched_{'nowhere'}" in {**sys.modules}
+#-> sys.modules
+### one of two keys of sys.modules
+n = 1
+def f():
+    is_there = ("watched_nowhere" if n else "math") in sys.modules
+    for _ in range(2): pass
+    return is_there
+#-> sys.modules
+### a key of sys.modules that a parameter has no more
+def g(name):
+    name = name + "e"
+    return name in sys.modules
+def f(): return g("watched_nowher")
+#-> sys.modules
+### sys.modules under another name
+loaded = sys.modules
+def f(): return sys.modules.get("math") is loaded.get("watched_nowhere")
+#-> sys.modules
+### sys.modules in a variable
+def f():
+    found = sys.modules
+    return found.get("watched_nowhere")
 #-> sys.modules
 ### module walk written
 net = M.Sequential(M.ReLU())

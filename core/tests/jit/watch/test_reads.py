@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 import pytest
 from mgb.jit.guard import Guard, Guards
 from mgb.jit.source import Global, Held
-from watch_cases import Case, cases, is_seen
+from watch_cases import Case, cases, is_seen, observed
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,29 @@ def f(): return getattr(a, f"x{n}")
 k = 1
 def f(): return globals()["k"]
 #-> k = 2
+### module looked up that comes
+def f(): return "watched_nowhere" in sys.modules
+#-> sys.modules["watched_nowhere"] = math
+### module looked up that is replaced
+sys.modules["watched_nowhere"] = A()
+def f(): return hasattr(sys.modules.get("watched_nowhere"), "pi")
+#-> sys.modules["watched_nowhere"] = math
+### module looked up by the name of the caller
+def looked_up(name): return name in sys.modules and sys.modules.get(name, None) is not None
+def f(): return [looked_up("math"), looked_up("watched_nowhere")]
+#-> sys.modules["watched_nowhere"] = math
+### module looked up by a global
+name = "math"
+def f(): return sys.modules[name].pi
+#-> name = "watched_nowhere"; sys.modules[name] = SimpleNamespace(pi=3)
+### variable of a module looked up
+sys.modules["watched_nowhere"] = SimpleNamespace(k=1)
+def f(): return sys.modules["watched_nowhere"].k
+#-> sys.modules["watched_nowhere"].k = 2
+### NaN known by its identity
+values = [1.0, math.nan]
+def f(): return math.nan in values
+#-> values[1] = float("nan")
 ### sorted with a key from outside
 k = 1
 def key(x): return x * k
@@ -179,6 +205,29 @@ def f(): return f"{c}"
 )
 def test_external_reads_are_guarded(case: Case) -> None:
     is_seen(case)
+
+
+LOOKS_UP = {
+    "sys.modules": "def f(): return 'watched_nowhere' in sys.modules",
+    "sys.modules by a parameter": "def g(n): return sys.modules.get(n)\ndef f(): return g('watched_nowhere')",
+    "vars of a module": "def f(): return vars(math).get('pi')",
+    "warnings.filters": "def f(): return len(warnings.filters)",
+    "sys.path": "def f(): return len(sys.path)",
+    "sys.flags": "def f(): return sys.flags.optimize",
+    "sys.argv": "def f(): return len(sys.argv)",
+    "sys.version_info": "def f(): return sys.version_info >= (3, 8), sys.version_info.major",
+}
+
+
+@pytest.mark.parametrize("text", LOOKS_UP.values(), ids=LOOKS_UP)
+def test_states_of_python_are_guarded_whatever_is_imported_meanwhile(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, observer, _ = observed(text)
+    assert not observer.impurities, observer.impurities
+    monkeypatch.setitem(sys.modules, "watched_elsewhere", math)
+    monkeypatch.setenv("watched_elsewhere", "1")
+    assert observer.guards.hold(observer.leaves), observer.guards.why(observer.leaves)
 
 
 def test_singletons_are_guarded_by_identity() -> None:
