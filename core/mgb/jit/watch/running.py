@@ -29,6 +29,11 @@ _STATES = frozenset({"geterr", "geterrcall", "getbufsize", "get_printoptions"})
 #: Parts of Python's library that read all attributes of what they are given.
 _WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
 _SIGNATURE = inspect.signature.__code__
+#: Modules of mgb whose functions are given no holders.
+_WITHOUT_HOLDERS = (
+    "mgb.apply", "mgb.autodiff.tape", "mgb.dtypes", "mgb.ops.", "mgb.precision", "mgb.scalars", "mgb.sizes",
+    "mgb.tensor", "mgb.jit.provenance", "mgb.jit.recording", "mgb.jit.session", "mgb.functional.",
+)  # fmt: skip
 
 
 class Running:
@@ -139,7 +144,7 @@ class Running:
         top = module.partition(".")[0]
         words = (code.co_name, code.co_qualname.partition(".")[0])
         is_silent = _is_silent(module, *words)
-        if is_silent and top != "mgb":
+        if is_silent and (top != "mgb" or module.startswith(_WITHOUT_HOLDERS)):
             return self.codes.sees(frame)
         back = _caller(frame) if top == "mgb" else frame.f_back
         if back is None or self.codes.is_within_trusted(back):
