@@ -22,6 +22,9 @@ _FEWEST, _MOST, _STEPS = 8, 256, 1 << 15
 #: How often a body that was impure is recorded: at the first call, the second, the fourth, the eighth.
 _ATTEMPTS = 4
 
+#: After so many calls that each found something new the body is recorded once more, and after twice as many.
+_RETRIED = 256
+
 #: The shapes of the Tensors among the arguments.
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -94,7 +97,7 @@ class Impure:
         self._make = make
         known = (leaf for leaf in leaves if not is_itself(leaf) and not is_looked_into(leaf))
         self._leaves = [leaf for leaf in known if not isinstance(leaf, Tensor)]  # whose ids stay taken
-        self._attempts = 0
+        self._attempts, self._retried = 0, _RETRIED
         self._reasons: frozenset[str] = frozenset()
 
     def _stream(self) -> BodyStream:
@@ -135,7 +138,13 @@ class Impure:
 
     def is_due(self) -> bool:
         """Shall the next call be recorded again?"""
+        if self.unsettled is not None:
+            return self.calls + 1 >= self._retried
         return self._attempts < _ATTEMPTS and self.calls + 1 >= 1 << self._attempts
+
+    def retried(self) -> None:
+        """Told that it is, as what was new at each call may be here to stay."""
+        self._retried *= 2
 
     def found(self, impurities: Sequence[Impurity]) -> bool:
         """Told why a body that was recorded must run; is that new?"""

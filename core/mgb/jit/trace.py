@@ -191,7 +191,9 @@ class trace(Matching[P, R]):
                 impure = impure or Impure(leaves, self._stream)
                 impure.unsettled = f"finds what is new at each call: {reason}"
                 self._impure.keep(key.pattern, impure, leaves, _IMPURE)
-        if impure is not None and impure.unsettled is not None:
+        if impure is not None and impure.unsettled is not None and impure.is_due():
+            impure.retried()
+        elif impure is not None and impure.unsettled is not None:
             observer.impure(impure.unsettled, line=beginning_of(self.__wrapped__))
         return observer
 

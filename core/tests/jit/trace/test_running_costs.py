@@ -227,3 +227,15 @@ def test_lengths_that_were_seen_before_cost_as_much_however_many_there_are() -> 
             traced(x, number % several)
         costs[several] = calls_of(lambda: traced(x, 2))
     assert costs[64] <= 1.05 * costs[4], costs
+
+
+def test_body_is_skipped_again_after_what_was_new_at_each_call_stays() -> None:
+    names, traced = ["x"], trace(lambda x: x * len(names[0]), backend="EAGER")
+    for number in range(700):
+        names[0] = "x" * (number % 50 + 1) if number < 60 else "stays"
+        assert traced(tensor(2.0)).item() == 2 * len(names[0])
+    assert traced.stats()["body_runs"] < 300
+    for number in range(700):
+        names[0] = str(number)
+        assert traced(tensor(2.0)).item() == 2 * len(names[0])
+    assert traced.stats()["records"] < 20
