@@ -13,7 +13,7 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..source import Attribute, Call, Held, Item, Object, Result, Source
-from . import known, pure
+from . import classes, known, pure
 from .known import MISSING
 from .protocols import Places
 
@@ -112,6 +112,8 @@ class Bearer:
             return walk.place(Item(Attribute(self._source, "_member_map_"), name), kind._member_map_[name])
         if raw is MISSING:
             self._absent.add(name)
+        elif owner is not None and isinstance(raw, classes.METHODS) and known.is_heap(owner):
+            classes.look(walk, owner, name, raw)
         elif not hasattr(type(raw), "__get__") and name not in _MADE_BY_CLASSES:
             if owner is not None and known.lookup(type(kind), name)[0] is MISSING:
                 self.place(name, raw)
