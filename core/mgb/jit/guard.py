@@ -36,7 +36,7 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if issubclass(kind, np.generic):  # not what says that it is one, as a number that is followed does
         return not (value.dtype.hasobject or kind is np.void)  # which may show what is in an array
-    return isinstance(value, np.dtype)
+    return issubclass(kind, np.dtype)
 
 
 def same(one: Any, two: Any) -> bool:

@@ -35,9 +35,10 @@ def beginning_of(function: Callable[..., Any]) -> tuple[str, int]:
 
 def is_static(value: Any) -> bool:
     """Is it part of the program's text: a module, or a class or function of one? These stay."""
-    if isinstance(value, (ModuleType, BuiltinFunctionType)):
+    kind = type(value)  # no user's __class__ is asked
+    if issubclass(kind, (ModuleType, BuiltinFunctionType)):
         return True
-    if not isinstance(value, (type, FunctionType)):
+    if not issubclass(kind, (type, FunctionType)):
         return False
     found: Any = sys.modules.get(value.__module__ or "")
     for part in value.__qualname__.split("."):

@@ -35,6 +35,7 @@ FILES = (
     "writes",
     "states",
     "tensors",
+    "hidden",
 )
 
 

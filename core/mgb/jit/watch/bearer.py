@@ -13,13 +13,15 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..source import Attribute, Call, Held, Item, Object, Result, Source
-from . import known, pure
+from . import classes, known, pure
 from .known import MISSING
 from .protocols import Places
 
 #: Attributes in C of classes that are read though they stand in no class.
 _OF_CLASSES = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
-_OF_FUNCTIONS = frozenset("__doc__ __name__ __qualname__ __annotations__ __module__".split())
+_OF_FUNCTIONS = frozenset(
+    "__doc__ __name__ __qualname__ __annotations__ __module__ __code__ __defaults__ __kwdefaults__".split()
+)
 _MADE_BY_CLASSES = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__"})
 #: What mgb keeps in a holder.
 _KEPT = "_kept_calls"
@@ -35,7 +37,7 @@ class Bearer:
         self._read = _readers(thing)
         #: The names in its own namespace, before the body can write there.
         self.before: tuple[str, ...] = tuple(space_of(thing))
-        if isinstance(thing, type):  # methods may be cached
+        if issubclass(type(thing), type):  # methods may be cached
             cached = (v for v in vars(thing).values() if type(v) is functools._lru_cache_wrapper)
             walk.caches += [(value, value.cache_info().misses) for value in cached]
 
@@ -112,6 +114,8 @@ class Bearer:
             return walk.place(Item(Attribute(self._source, "_member_map_"), name), kind._member_map_[name])
         if raw is MISSING:
             self._absent.add(name)
+        elif owner is not None and isinstance(raw, classes.METHODS) and known.is_heap(owner):
+            classes.look(walk, owner, name, raw)
         elif not hasattr(type(raw), "__get__") and name not in _MADE_BY_CLASSES:
             if owner is not None and known.lookup(type(kind), name)[0] is MISSING:
                 self.place(name, raw)
@@ -178,17 +182,18 @@ def _is_mgbs_holder(thing: Any) -> bool:
 
 
 def _readers(thing: Any) -> Any:
-    if isinstance(thing, ModuleType):
-        return Bearer.of_module
-    if isinstance(thing, type):
-        return Bearer.of_class
-    if isinstance(thing, threading.local):
-        return Bearer.of_thread
-    if isinstance(thing, Tensor):
-        return Bearer.of_tensor
-    if isinstance(thing, np.ndarray):
-        return Bearer.of_array
-    return Bearer.of_function if isinstance(thing, FunctionType) else Bearer.of_instance
+    return next(reader for kind, reader in _READERS if issubclass(type(thing), kind))
+
+
+_READERS: tuple[tuple[type, Any], ...] = (
+    (ModuleType, Bearer.of_module),
+    (type, Bearer.of_class),
+    (threading.local, Bearer.of_thread),
+    (Tensor, Bearer.of_tensor),
+    (np.ndarray, Bearer.of_array),
+    (FunctionType, Bearer.of_function),
+    (object, Bearer.of_instance),
+)
 
 
 def _every(thing: Any) -> Collection[str]:

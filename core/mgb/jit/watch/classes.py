@@ -18,14 +18,19 @@ _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def facts(walk: Places, source: Source, kind: type) -> None:
-    """What `kind`, at `source`, consists of has to stay; each class that it derives from is a place, too."""
+    """What `kind`, at `source`, consists of has to stay; each class that it derives from is a place, too.
+
+    Methods are places once they are named, but for those that Python or a library calls.
+    """
     walk.guard(source, "meets", Unchanged(kind, _facts))
+    is_of_library = any(known.is_heap(base) and pure.is_library(base.__module__) for base in kind.__mro__)
     for base in kind.__mro__:
         if known.is_heap(base) and not pure.is_library(base.__module__):
             if base is not kind:
                 walk.place(Object(Held(base)), base)
             for name, raw in list(vars(base).items()):
-                _raw(walk, base, name, raw)
+                if is_of_library or name.startswith("__") or not isinstance(raw, METHODS):
+                    look(walk, base, name, raw)
     if type(kind) is not type:
         walk.place(Object(Held(type(kind))), type(kind))
 
@@ -34,7 +39,7 @@ def _facts(kind: type) -> tuple[Any, ...]:
     return (*methods_of(kind), *kind.__mro__)
 
 
-def _raw(walk: Places, base: type, name: str, raw: Any) -> None:
+def look(walk: Places, base: type, name: str, raw: Any) -> None:
     """A method or a descriptor, which Python calls for operators, attributes and more."""
     if isinstance(raw, METHODS):  # which the list of methods tells
         walk.place(Object(Held(raw)), raw)

@@ -57,7 +57,7 @@ def containers(observer: Watcher, args: tuple[Any, ...], kwargs: Mapping[str, An
 def tensors(observer: Watcher) -> None:
     """An argument may be a Tensor that is also found outside, or a `grad`."""
     walk, reads_grads = observer.walk, "grad" in observer.walk.loaded or observer.walk.is_wild
-    found = [(source, value) for source, value in walk.outside() if isinstance(value, Tensor)]
+    found = [(source, value) for source, value in walk.outside() if issubclass(type(value), Tensor)]
     arguments = [n for n, leaf in enumerate(observer.leaves) if isinstance(leaf, Tensor)]
     for number in arguments:
         if id(observer.leaves[number]) in walk.also:
@@ -82,12 +82,12 @@ def objects(observer: Watcher) -> None:
     moving: set[type] = set()  # of which there may be others
     functions: dict[bool, dict[int, Source]] = {True: {}, False: {}}  # are they in arguments?
     for source, value in observer.walk.found():
-        if isinstance(value, FunctionType):
+        if issubclass(type(value), FunctionType):  # no user's __class__ is asked
             functions[is_in_argument(source)][id(value)] = source
         elif type(value) is np.ndarray and observer.walk.changing.asks_identity:
             groups.setdefault(np.ndarray, []).append(source)
             moving.add(np.ndarray)
-        elif known.is_heap(type(value)) and not isinstance(value, (Tensor, type)):
+        elif known.is_heap(type(value)) and not issubclass(type(value), (Tensor, type)):
             groups.setdefault(type(value), []).append(source)
             if id(value) not in observer.walk.fixed:
                 moving.add(type(value))

@@ -49,7 +49,7 @@ def instance(walk: Places, source: Source, value: Any) -> None:
     """An object of a class that is written in Python."""
     kind = type(value)
     top = known.top_of(kind)
-    if isinstance(value, Holder) and known.is_trusted_holder(value):
+    if issubclass(kind, Holder) and known.is_trusted_holder(value):
         return holder(walk, source, value)
     if top == "mgb":
         walk.is_(source, value)

@@ -111,6 +111,16 @@ def _has_own(value: Any, names: str) -> bool:
     )
 
 
+def values_in(value: Any) -> list[Any]:
+    """What a dict holds at its keys, in their order."""
+    return [*dict.values(value)] if issubclass(type(value), dict) else [*value.values()]
+
+
+def _is_found_by_users(key: Any) -> bool:
+    """Would a look-up in a dict call a function of a user's?"""
+    return any(isinstance(known.lookup(type(key), name)[0], FunctionType) for name in ("__hash__", "__eq__"))
+
+
 def pairs_in(value: Any) -> dict[Any, Any]:
     """What a dict holds, whatever its class says."""
     return dict(dict.items(value))
@@ -128,9 +138,12 @@ def _mapping(walk: Places, source: Source, value: Any) -> None:
     if _has_own(value, "__getitem__ __iter__ keys items __len__"):
         source, value = Result(pairs_in, source), pairs_in(value)
     walk.guard(Result(list, source), "items", _keys(value))
-    for key, part in list(value.items()):
+    for number, (key, part) in enumerate(list(value.items())):
         if is_plain(key):
             walk.place(Item(source, key), part)
+        elif _is_found_by_users(key):
+            walk.place(Object(Held(key)), key)
+            walk.place(Item(Result(values_in, source), number), part)
         else:
             walk.place(Object(Held(key)), key)
             walk.place(Item(source, Held(key)), part)
@@ -191,6 +204,11 @@ def _attributes(*names: str) -> Callable[[Places, Source, Any], None]:
             walk.place(Attribute(source, name), getattr(value, name))
 
     return look_at
+
+
+def _partial(walk: Places, source: Source, value: functools.partial[Any]) -> None:
+    _attributes("func", "args", "keywords")(walk, source, value)
+    _of_users_class(walk, source, value)
 
 
 def _itself(*names: str) -> Callable[[Places, Source, Any], None]:
@@ -319,7 +337,7 @@ _RULES: tuple[tuple[Any, Callable[[Places, Source, Any], None]], ...] = (
     (types.MethodType, _attributes("__self__", "__func__")),
     (types.MethodWrapperType, _attributes("__name__", "__self__")),
     (super, _attributes("__self__", "__self_class__", "__thisclass__")),
-    (functools.partial, _attributes("func", "args", "keywords")),
+    (functools.partial, _partial),
     ((staticmethod, classmethod), _itself("__func__")),
     (property, _itself("fget", "fset", "fdel")),
     (functools.cached_property, _itself("func")),

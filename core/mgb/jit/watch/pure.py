@@ -114,6 +114,10 @@ _OF_CLASSES = frozenset(
 )
 
 
+#: Equal to nothing.
+_NO_METHOD = object()
+
+
 def asks_any_name(function: Any) -> bool:
     """Does a function in C read attributes whose names nobody tells?"""
     name = getattr(function, "__name__", "")
@@ -126,7 +130,8 @@ def trouble_of(function: Any, is_outside: Callable[[Any], bool]) -> str | None:
     `is_outside` says whether an object can be named, and so is known by what the walk has found of it.
     """
     owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, ModuleType):
+    is_of_none = owner is None and function == getattr(None, getattr(function, "__name__", ""), _NO_METHOD)
+    if is_of_none or not isinstance(owner, ModuleType | None):
         return _trouble_of_method(owner, function.__name__, is_outside)
     if function is id:
         return "asks for an id"
@@ -193,9 +198,6 @@ def trouble_of_library(module: str, name: str, first: Any, is_outside: Callable[
     elif top in known.DENIED_LIBRARY and top != "logging":
         return f"calls {module}.{name}"
     return None
-
-
-_operator_getters = (operator.attrgetter, operator.methodcaller)
 
 
 def names_in(getter: Any) -> list[str]:

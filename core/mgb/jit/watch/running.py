@@ -32,7 +32,7 @@ _SIGNATURE = inspect.signature.__code__
 #: Modules of mgb whose functions are given no holders.
 _WITHOUT_HOLDERS = (
     "mgb.apply", "mgb.autodiff.tape", "mgb.dtypes", "mgb.ops.", "mgb.precision", "mgb.scalars", "mgb.sizes",
-    "mgb.tensor", "mgb.jit.provenance", "mgb.jit.recording", "mgb.jit.session", "mgb.functional.",
+    "mgb.tensor", "mgb.jit.provenance", "mgb.jit.recording", "mgb.jit.session",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ...sizes import native, pairs
 from ..guard import Contents, Guard, is_plain
 from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at
 from ..tree import fields_of, parts_of, put
-from .kinds import elements_in, pairs_in
+from .kinds import elements_in, pairs_in, values_in
 
 #: What has a namespace, and the names that were in it.
 Spaces = Sequence[tuple[Any, tuple[str, ...]]]
@@ -103,7 +103,7 @@ def _lose(thing: Any, names: Sequence[str]) -> None:
 
 def _items(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
     """A container holds these keys or elements."""
-    source = _itself(guard.source.of if isinstance(guard.source, Result) else guard.source)
+    source = itself(guard.source.of if isinstance(guard.source, Result) else guard.source)
     held = found_at(source, leaves)
     parts = [part.get() if isinstance(part, Held) else part for part in guard.value]
     if isinstance(held, dict):
@@ -124,16 +124,18 @@ def _keys(held: dict[Any, Any], source: Source, keys: list[Any], places: Mapping
         return
     is_namespace = isinstance(source, Attribute) and source.name == "__dict__"
     before = {}
-    for key in keys:
-        place = Attribute(source.of, key) if is_namespace else None  # type: ignore[attr-defined]
-        before[key] = places[place or Item(source, key if is_plain(key) else Held(key))]
+    for number, key in enumerate(keys):
+        place: Source = Item(source, key if is_plain(key) else Held(key))
+        if is_namespace:
+            place = Attribute(source.of, key)  # type: ignore[attr-defined]
+        before[key] = places[place if place in places else Item(Result(values_in, source), number)]
     kind = native(type(held))
     kind.clear(held)
     kind.update(held, before)
 
 
 def _length(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    held = found_at(_itself(guard.source), leaves)
+    held = found_at(itself(guard.source), leaves)
     if isinstance(held, list | deque):
         _elements(held, [places[Item(guard.source, number)] for number in range(guard.value)])
 
@@ -182,7 +184,7 @@ def is_place(source: Source, leaves: Sequence[Any]) -> bool:
         return True
     if not isinstance(source, Item | Attribute):
         return False
-    holder = found_at(_itself(source.of), leaves)
+    holder = found_at(itself(source.of), leaves)
     if isinstance(source, Item):
         return issubclass(native(type(holder)), dict | list | deque)
     if isinstance(holder, type):
@@ -197,9 +199,10 @@ def is_slot(holder: Any, name: str) -> bool:
     return type(_in_class(holder, name)) is MemberDescriptorType
 
 
-def _itself(source: Source) -> Source:
+def itself(source: Source) -> Source:
     """Where a container stands of which a source gives what it holds."""
-    return source.of if isinstance(source, Result) and source.function in (pairs_in, elements_in) else source
+    makes = (pairs_in, elements_in, values_in)
+    return source.of if isinstance(source, Result) and source.function in makes else source
 
 
 def _in_class(holder: Any, name: str) -> Any:
@@ -213,8 +216,10 @@ def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
     elif isinstance(source, Cell):
         source.of.read(leaves).cell_contents = value
     elif isinstance(source, Item):
-        holder = _itself(source.of).read(leaves)
+        holder = itself(source.of).read(leaves)
         key = source.key.get() if isinstance(source.key, Held) else source.key
+        if isinstance(source.of, Result) and source.of.function is values_in:
+            key = [*dict.keys(holder)][key]
         native(type(holder)).__setitem__(holder, key, value)
     elif isinstance(source, Attribute):
         holder = source.of.read(leaves)

@@ -25,7 +25,7 @@ class Unread:
 
     def holds_back(self, source: Source, value: Any) -> bool:
         """Is `value`, which stands at `source`, a Tensor that nobody reads there as yet?"""
-        if not isinstance(value, Tensor) or not self._is_unread(source):
+        if not issubclass(type(value), Tensor) or not self._is_unread(source):
             return False
         self._waiting[source] = value
         return True

@@ -18,9 +18,9 @@ from ..guard import Guard, is_plain, same
 from ..numbers import Computed
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
 from .impurity import Impurity
-from .known import MISSING, is_users, lookup, namespace
+from .known import MISSING, is_trusted_holder, is_users, lookup, namespace
 from .protocols import Effect, Watcher
-from .undoing import undo
+from .undoing import itself, undo
 
 #: What a body changes by its elements.
 _CHANGED_BY_ELEMENTS = (dict, list, set, deque, bytearray, np.ndarray)
@@ -51,7 +51,7 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
             if take and value is not MISSING:  # no later call finds both what was there and what is
                 observer.walk.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
             called = (
-                _call_that_writes(observer, found_at(source.of, observer.leaves))
+                _call_that_writes(observer, found_at(itself(source.of), observer.leaves))
                 if isinstance(source, Item)
                 else None
             )
@@ -109,6 +109,8 @@ def _is_place(observer: Watcher, source: Source) -> bool:
         return isinstance(source, Global | Cell)
     holder = found_at(source.of, observer.leaves)
     kind = type(holder)
+    if isinstance(source.of, Result):  # a copy of what is there
+        return False
     if id(holder) in observer.walk.late:
         return False
     if isinstance(source, Item):
@@ -200,6 +202,9 @@ def _keep_apart(observer: Watcher) -> None:
                 continue
             if type(value) is type(holder):
                 observer.walk.guard(written, "apart", other)
+                if space and not is_trusted_holder(value):  # which one may be given of the other
+                    namespaces = Attribute(written, "__dict__"), Attribute(other, "__dict__")
+                    observer.walk.guard(namespaces[0], "apart", namespaces[1])
             elif space is not None and type(value) is dict:
                 observer.walk.guard(Attribute(written, "__dict__"), "apart", other)
 
@@ -211,7 +216,7 @@ def _reason(source: Source, observer: Watcher) -> str:
     if isinstance(source, Global | Cell):
         return f"writes the variable `{source.name}` outside"
     if isinstance(source, Attribute | Item):
-        holder = found_at(source.of, observer.leaves)
+        holder = found_at(itself(source.of), observer.leaves)
         what = f"attribute {source.name}" if isinstance(source, Attribute) else "an element"
         return f"writes {what} of a {type(holder).__name__} from outside"
     return f"changes what it reads, or reads what is new each time: {source}"

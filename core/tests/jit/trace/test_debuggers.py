@@ -104,9 +104,13 @@ def test_breakpoint_stops_at_the_next_line_of_the_body(monkeypatch: pytest.Monke
     finally:
         sys.settrace(before)
     lines = shown.getvalue().splitlines()
-    assert [line for line in lines if line.startswith("-> ")] == ["-> z = y + 1.0", "-> return z"] * 3
+    stops = [line for line in lines if line.startswith("-> ")]
     values = [line.removeprefix("(Pdb) ") for line in lines if line.endswith(".0") and "->" not in line]
-    assert values == ["2.0", "3.0"] * 3
+    if sys.version_info < (3, 13):
+        assert stops == ["-> z = y + 1.0", "-> return z"] * 3 and values == ["2.0", "3.0"] * 3
+    else:  # where it stops at its own line, or the next one while mgb is told of calls
+        assert stops[:2] in (["-> breakpoint()", "-> z = y + 1.0"], ["-> z = y + 1.0", "-> return z"])
+        assert stops[2:] == ["-> breakpoint()", "-> z = y + 1.0"] * 2 and values.count("2.0") == 3
 
 
 def test_breakpoint_makes_the_body_run(monkeypatch: pytest.MonkeyPatch) -> None:

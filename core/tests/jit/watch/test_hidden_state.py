@@ -168,3 +168,32 @@ def test_random_numbers_of_a_generator_that_goes_on() -> None:
 
     traced = trace(body)
     assert len({traced(tensor(1.0)).item() for _ in range(6)}) == 6
+
+
+def test_no_method_of_a_user_is_called_to_watch() -> None:
+    class Counts:
+        calls = 0
+
+        def __getattribute__(self, name: str) -> Any:
+            Counts.calls += 1
+            return object.__getattribute__(self, name)
+
+    class Lies:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            Counts.calls += 1
+            return float
+
+        def __hash__(self) -> int:
+            Counts.calls += 1
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            Counts.calls += 1
+            return self is other
+
+    box, table = [Counts(), Lies()], {Lies(): 2.0}
+    Counts.calls = 0
+    traced = trace(lambda x: x * len(box) + len(table))
+    assert [traced(tensor(1.0)).item() for _ in range(3)] == [3.0] * 3
+    assert Counts.calls == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mgb import tensor
 from mgb.jit import trace
-from work import calls_of
+from work import python_calls_of
 
 METHOD = '''
     def method_{n}(self, x):
@@ -47,7 +47,7 @@ def test_first_call_takes_work_linear_in_the_methods_of_a_class(folder: Path) ->
     def work(methods: int) -> int:
         one = library(folder, f"large_{methods}", methods).Large()
         traced = trace(lambda x: one.method_0(x))
-        return calls_of(lambda: traced(tensor(1.0)))
+        return python_calls_of(lambda: traced(tensor(1.0)))
 
     work(3)
     assert work(80) < 2.5 * work(40)
@@ -67,7 +67,9 @@ def test_work_of_the_first_call_is_bounded(folder: Path) -> None:
     def work(methods: int) -> int:
         one = library(folder, f"bounded_{methods}", methods).Large()
         traced = trace(lambda x: x * len(str(one.scale)))
-        return calls_of(lambda: traced(tensor(1.0)))
+        count = python_calls_of(lambda: traced(tensor(1.0)))
+        assert traced(tensor(1.0)).item() == 3.0 and traced.stats()["body_runs"] == 1
+        return count
 
     work(3)
     few, many = work(1000), work(2000)
