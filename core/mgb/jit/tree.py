@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from types import FunctionType, SimpleNamespace
@@ -101,8 +101,19 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
         It has no end.
     """
     leaves: list[Any] = []
+    containers: list[int] = []
+
+    def visit(part: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
+        structure = _flatten(part, emit, visit)
+        if structure is not LEAF and structure.kind is not tuple:
+            containers.append(id(part))
+        return structure
+
     try:
-        return leaves, _flatten(value, leaves.append, _flatten)
+        structure = visit(value, leaves.append, visit)
+        if len(containers) > len(set(containers)):
+            structure = replace(structure, exact=(*structure.exact, *map(containers.index, containers)))
+        return leaves, structure
     except RecursionError:
         raise TraceInputError(
             "an argument holds itself, or is nested too deep: arguments are taken apart into the Tensors and "

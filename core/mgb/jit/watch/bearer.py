@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import operator
 import threading
 from collections.abc import Collection
 from types import FunctionType, MemberDescriptorType, ModuleType
@@ -57,6 +58,8 @@ class Bearer:
             self._no_class_gains_a_name()
         elif self._walk.is_wild and isinstance(self._thing, ModuleType) and self._is_of_user():
             self._walk.guard(Result(list, Attribute(self._source, "__dict__")), "items", self.before)
+        elif self._walk.is_wild and isinstance(self._thing, ModuleType):
+            self._walk.guard(Attribute(self._source, "__dict__"), "meets", SameNamespace(vars(self._thing)))
         elif absent := frozenset(filter(self._is_missed, self._absent)):
             self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", absent)
 
@@ -172,6 +175,19 @@ class Bearer:
             self._absent.add(name)
 
 
+class SameNamespace:
+    """Whether a namespace of a library has the same objects as before."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self._names, self._values = [*space], [*space.values()]
+
+    def __call__(self, space: dict[str, Any]) -> bool:
+        return [*space] == self._names and all(map(operator.is_, space.values(), self._values))
+
+    def __str__(self) -> str:
+        return "a variable of a library is another object than before"
+
+
 def space_of(thing: Any) -> Any:
     """The namespace of a thing; an empty one, where it has none."""
     return getattr(thing, "__dict__", None) or {}
@@ -199,7 +215,7 @@ _READERS: tuple[tuple[type, Any], ...] = (
 def _every(thing: Any) -> Collection[str]:
     """All attributes of a thing that a user may have made."""
     if isinstance(thing, ModuleType):
-        return ()
+        return () if pure.is_library(thing.__name__) else [n for n in vars(thing) if not n.startswith("__")]
     if isinstance(thing, np.ndarray):
         return ("base",)
     if isinstance(thing, type):

@@ -20,9 +20,10 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
-from ..source import Argument, Attribute, Call, Held, Item, Object, Result, Source, is_in_argument
+from ..source import Argument, Attribute, Call, Global, Held, Item, Object, Result, Source, is_in_argument
 from . import classes, instances, known, pure
 from .caches import Kept, results_in
+from .names import BY_NAME
 from .protocols import Places
 
 _NAMED_FIELD: type = type(vars(collections.namedtuple("_Named", "field"))["field"])
@@ -290,6 +291,8 @@ def _builtin(walk: Places, source: Source, value: types.BuiltinFunctionType) -> 
     owner = value.__self__
     if owner is None or isinstance(owner, ModuleType):
         walk.is_(source, value)
+        if value.__name__ in BY_NAME and not isinstance(source, Global):  # code calls it by another name
+            walk.goes_wild()
     elif ".random" in (value.__module__ or "") or isinstance(owner, known.SEEDED):
         walk.tell(f"can reach NumPy's {value.__name__}, which reads or writes elsewhere")
     else:

@@ -31,9 +31,9 @@ _ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
 #: What takes the arguments of a call from the stack.
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
 #: Builtin functions that take an attribute by a name, which may stand in the code.
-_BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
+BY_NAME = frozenset({"getattr", "setattr", "hasattr", "delattr"})
 #: Attributes that are all attributes of a thing.
-_EVERY = _BY_NAME | frozenset(
+_EVERY = BY_NAME | frozenset(
     "__dict__ __getstate__ __reduce_ex__ __reduce__ __getattribute__ __getattr__ __setattr__ "
     "__delattr__".split()
 )
@@ -78,6 +78,10 @@ class Names:
         May it make texts of things?
     compares : bool
         May it ask whether two things are one?
+    asks_identity : bool
+        Does it ask so by ``is``?
+    identified : set of str
+        Variables and attributes that it compares so.
     keys : set of str
         What it looks up in ``sys.modules``.
     asked : set of (str, str)
@@ -99,6 +103,8 @@ class Names:
     asks_classes: bool = False
     makes_texts: bool = False
     compares: bool = False
+    asks_identity: bool = False
+    identified: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
     asked: set[tuple[str, str]] = field(default_factory=set)
     shows_modules: bool = False
@@ -139,7 +145,7 @@ class Names:
             else:
                 self.loaded.add(name)
             self.makes_texts = self.makes_texts or name in _OF_TEXTS
-            if name in _BY_NAME and not _is_by_constant(found, place):
+            if name in BY_NAME and not _is_by_constant(found, place):
                 self.is_wild = True
             self.chains.add((name, *_attributes_after(found, place)))
         elif kind in _ATTRIBUTES:
@@ -163,6 +169,10 @@ class Names:
             self.makes_texts = True
         elif kind == "CONTAINS_OP" or (kind == "IS_OP" and found[place - 1].opname != "LOAD_CONST"):
             self.compares = True
+            self.asks_identity = self.asks_identity or kind == "IS_OP"
+            if kind == "IS_OP":
+                loaded = [before.argval for before in found[max(place - 2, 0) : place]]
+                self.identified.update(name for name in loaded if type(name) is str)
         elif kind == "MATCH_CLASS":
             self.asks_classes = True
             self.attributes.add("__match_args__")

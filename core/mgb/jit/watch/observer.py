@@ -264,7 +264,7 @@ class Observer:
         while waiting:
             inside = parts_of(part := waiting.pop())
             if inside is not None and id(part) not in walk.given:
-                walk.given.add(id(part))
+                walk.given[id(part)] = type(part)
                 if known.is_heap(type(part)):
                     walk.place(Object(Held(type(part))), type(part))
                 waiting += inside

@@ -39,8 +39,9 @@ class Places(Protocol):
     tells_addresses: bool
     sees_numpy: bool
     also: set[int]
-    given: set[int]
+    given: dict[int, type]
     fixed: set[int]
+    identified: set[str]
     kept: dict[int, tuple[Source, Callable[[], Any]]]
     tell: Callable[[str], object]
 

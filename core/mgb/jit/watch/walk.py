@@ -36,6 +36,7 @@ from ..source import (
 from . import kinds, known, pure
 from .bearer import Bearer
 from .changing import Changing
+from .identities import guard_identities
 from .modules import Modules
 from .names import Names, codes_in, names_of, packages_of
 from .unread import Unread
@@ -99,7 +100,7 @@ class Walk:
         self.fixed: set[int] = set()  # the ids of what is the same object at each call
         self.sees_numpy = False
         self.tells_addresses = False  # of objects, in texts or by their hashes
-        self.given: set[int] = set()  # containers among the arguments
+        self.given: dict[int, type] = {}  # by their ids the classes of containers among the arguments
         #: By the ids of objects: where each was found first, and itself.
         self.kept: dict[int, tuple[Source, Callable[[], Any]]] = {}
         self._waiting: list[tuple[Source, Any]] = []
@@ -110,7 +111,8 @@ class Walk:
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
         self._whole: set[int] = set()
         self._nans: list[Source] = []
-        self._compares = False
+        self._compares = self._asks_identity = False
+        self.identified: set[str] = set()  # names that code compares by ``is``
         self._active: set[int] = set()
         self.unread, self.modules = Unread(self), Modules(self)
         self.handles_errors = False  # may a call have failed, before the function began?
@@ -309,6 +311,8 @@ class Walk:
         self.handles_errors |= can_handle or bool(names.loaded & _ERRORS)
         self.tells_addresses |= names.makes_texts
         self._compares |= names.compares
+        self._asks_identity |= names.asks_identity or not names.loaded.isdisjoint(("is_", "is_not"))
+        self.identified |= names.identified
         if names.asks_classes:
             self.asks_classes()
         for name, line in names.stored.items():
@@ -395,6 +399,7 @@ class Walk:
         self.changing.asks_identity = asks or self.is_wild
         self.unread.ends()
         self.drain()
+        guard_identities(self, self._asks_identity or self.is_wild, self._compares)
         for bearer in self._bearers:
             bearer.ends()
 
