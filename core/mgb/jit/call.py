@@ -20,7 +20,7 @@ from ..executor import Program
 from ..forking import cached_property
 from ..ir import Spec
 from ..scalars import FOLLOWED
-from ..tensor import Tensor, as_given, converted, wrap
+from ..tensor import Tensor, as_given, converted, of_handler, wrap
 from .arguments import TEXTS
 from .deferred.operands import array_of_number
 from .entry import Literal, Ref, external_ref
@@ -164,7 +164,9 @@ class _Writer(Lines):
             if (place := path if appends else getattr(path, "of", None)) is not None:
                 self.local(place)
         # what cannot be asked for any more, or has no value, is another call
-        self.lines = ["try:", *(f" {line}" for line in self.lines), "except Exception: return MISS"]
+        missed = f"if {self.name(of_handler)}(error): raise"
+        guarded = ["try:", *(f" {line}" for line in self.lines)]
+        self.lines = [*guarded, "except Exception as error:", f" {missed}", " return MISS"]
         if self._outputs:
             self._write(f"{''.join(f'v{s}, ' for s in self._outputs)}= program(arrays)")
         self._make_shared(results)

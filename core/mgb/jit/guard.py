@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..forking import cached_property
+from ..tensor import of_handler
 from .source import Argument, Attribute, Grad, Held, Scope, Source, is_gone, roots, short
 
 #: Types whose values never change and are compared as values.
@@ -220,14 +221,18 @@ class Guard:
             if isinstance(self.value, Source):
                 return (value is self.value.read(leaves)) == (self.test == "alias")
             return TESTS[self.test].holds(value, self.value)
-        except Exception:
+        except Exception as error:
+            if of_handler(error):
+                raise
             return False
 
     def change(self, leaves: Sequence[Any]) -> str:
         """Why it does not, in words."""
         try:
             now = self.source.read(leaves)
-        except Exception:
+        except Exception as error:
+            if of_handler(error):
+                raise
             gone = "what the body found in an object is gone with it"
             return gone if is_gone(self.source) else f"{self.source} is there no more"
         if self.test == "is" and self.value.is_gone():
@@ -407,13 +412,14 @@ class Names(dict[str, Any]):
     def compile(self, sources: Sequence[Source], lines: Sequence[str], otherwise: str) -> Any:
         """A function of the flattened arguments with these lines, which may read `sources`.
 
-        Whatever exception they raise, it returns `otherwise`.
+        Whatever exception they raise, it returns `otherwise`; those of signal handlers are no failure.
         """
         starts = (start for source in sources for start in roots(source))
         indices = sorted({start.index for start in starts if isinstance(start, Argument)})
         given = [f"t{index} = leaves[{index}]" for index in indices]
         body = "\n".join(f"  {line}" for line in [*given, *lines])
-        text = f"def made(leaves):\n try:\n{body}\n except Exception:\n  return {otherwise}\n"
+        failing = f"  if {self(of_handler)}(error): raise\n  return {otherwise}\n"
+        text = f"def made(leaves):\n try:\n{body}\n except Exception as error:\n{failing}"
         return self.made_by(compile(text, "<guards>", "exec"))
 
     def made_by(self, code: CodeType) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..sizes import native
+from ..tensor import of_handler
 
 
 class Scope(Protocol):
@@ -358,7 +359,9 @@ def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
     """What is there now; None if there is nothing there any more."""
     try:
         return source.read(leaves)
-    except Exception:
+    except Exception as error:
+        if of_handler(error):
+            raise
         return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..scalars import FOLLOWED
-from ..tensor import Tensor
+from ..tensor import Tensor, of_handler
 from .arguments import ArrayKey, Key, numbers_in
 from .bodies import most_like
 from .guard import MISS, Guard, same
@@ -197,7 +197,9 @@ def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:
         return False
     try:
         now = guard.source.read(leaves)
-    except Exception:
+    except Exception as error:
+        if of_handler(error):
+            raise
         return False
     if guard.test == "array":
         return type(now) is np.ndarray

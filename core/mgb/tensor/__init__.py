@@ -9,6 +9,7 @@ from .session import (
     Session,
     active_trace,
     handling,
+    of_handler,
     replace_handlers,
     restore_handlers,
     run_in,
@@ -17,9 +18,9 @@ from .tensor import CONSTANT, Parameter, Tensor, from_dlpack, next_level, place,
 
 __all__ = [
     "ACTIVE", "CONSTANT", "Outside", "Parameter", "Session", "Tensor", "active_trace", "as_array", "as_given",
-    "converted", "float_errors", "from_dlpack", "handling", "ignore_float_errors", "next_level", "place",
-    "quietly", "ready_to_round", "replace_handlers", "restore_float_errors", "restore_handlers", "run_in",
-    "tensor", "wrap",
+    "converted", "float_errors", "from_dlpack", "handling", "ignore_float_errors", "next_level", "of_handler",
+    "place", "quietly", "ready_to_round", "replace_handlers", "restore_float_errors", "restore_handlers",
+    "run_in", "tensor", "wrap",
 ]  # fmt: skip
 
 #: Pickles name the package, not its files.

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -242,6 +243,26 @@ class Outside:
 def handling() -> bool:
     """Does a signal handler ask, and not the body that it interrupts?"""
     return _handling.get()
+
+
+def of_handler(error: BaseException) -> bool:
+    """Has a signal handler raised it, which ran in between? Then it is no failure of what caught it."""
+    codes = [Outside.__call__.__code__, *map(_code_of, map(_get, _SIGNALS))]
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """The code that runs where a handler is called; None: it is not written in Python."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    called = getattr(handler, "__func__", handler)
+    code = getattr(called, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def replace_handlers() -> list[int]:

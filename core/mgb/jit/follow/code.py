@@ -10,6 +10,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -167,9 +168,19 @@ def _module(text: str) -> tuple[list[ast.stmt], list[tuple[int, int]]]:
     return list(_imports(body)), [(_first_line(s), s.end_lineno or s.lineno) for s in body]
 
 
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Of the compiler. After `warnings.catch_warnings` Python would show again what it has shown once."""
+    before = warnings.filters
+    warnings.filters = [("ignore", None, Warning, None, 0)]
+    try:
+        yield
+    finally:
+        warnings.filters = before
+
+
 def _parse(text: str) -> list[ast.stmt]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _no_warnings():
         return ast.parse(text).body
 
 
@@ -219,8 +230,7 @@ def _marked(text: str, number: int, loader: Any, filename: str, flags: int) -> C
 
 
 def _compile(body: list[ast.stmt], filename: str, flags: int) -> CodeType:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constants are no functions, it would say
+    with _no_warnings():  # constants are no functions, it would say
         made: CodeType = compile(ast.Module(body, []), filename, "exec", flags, dont_inherit=True)
     return made
 

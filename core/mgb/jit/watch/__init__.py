@@ -6,10 +6,12 @@ followed: whatever they lead to is a place, and what stands there a guard. What 
 hold after the body was written by it. What is in C, and unknown, or hides its state, is an impurity, too.
 
 * `names`: what code can name;
-* `walk`, `bearer`, `unread`: the places that names lead to;
+* `walk`, `variables`, `bearer`, `unread`: the places that names lead to;
+* `modules`: what is looked up in ``sys.modules``, or imported;
 * `kinds`, `classes`, `instances`: the guards of each kind of object;
 * `events`: which code starts, and which functions in C are called;
-* `known`, `pure`, `ops`: what is known of these;
+* `known`, `pure`, `ops`: what is known of these; `codes`: whose each code object is, asked once;
+* `identities`: which things are one object;
 * `epochs`: whether a class has been changed;
 * `written`: what has changed, and which of that is an effect;
 * `changing`: what is another one from call to call;

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from importlib.util import resolve_name
+from itertools import accumulate
 from types import CodeType, FrameType
 from typing import Protocol
 
@@ -56,6 +59,13 @@ def is_given(code: CodeType, steps: Sequence[dis.Instruction], loaded: dis.Instr
     )
 
 
+def packages_of(name: str, level: int, package: str | None) -> list[str]:
+    """A module that is imported, `level` packages up, and the packages around it, these first."""
+    with suppress(ImportError):
+        name = resolve_name("." * level + name, package)
+    return [*accumulate(name.split("."), "{}.{}".format)]
+
+
 class Named(Protocol):
     """What code names, see `names.Names`."""
 
@@ -72,6 +82,20 @@ class Modules:
         self._keys: set[str] = set()
         self._asked: dict[CodeType, Collection[tuple[str, str]]] = {}
         self._is_shown = self._is_found = False
+        self._absent: set[str] = set()  # what an import looks for, if it comes that far
+
+    def imports(self, names: Iterable[tuple[str, int]], package: str | None) -> None:
+        """Code of `package` starts, which may import modules of these `names`, so many levels up."""
+        for name, level in names:
+            for part in packages_of(name, level, package):
+                self._item(part)
+                if part not in sys.modules:
+                    self._absent.add(part)
+
+    def ends(self) -> None:
+        """What has been imported meanwhile?"""
+        for part in sorted(self._absent.intersection(sys.modules)):
+            self._walk.tell(f"imports {part}")
 
     def found(self, source: Source) -> None:
         """It stands at `source`."""
@@ -110,9 +134,13 @@ class Modules:
         if self._is_shown:
             self._walk.tell("reads sys.modules")
             return
-        space = Object(Held(sys.modules))
         for key in keys:
-            if key in sys.modules:
-                self._walk.place(Item(space, key), sys.modules[key])
-            else:
-                self._walk.guard(space, "without", key)
+            self._item(key)
+
+    def _item(self, key: str) -> None:
+        """What stands there has to stay, or to stay away."""
+        space = Object(Held(sys.modules))
+        if key in sys.modules:
+            self._walk.place(Item(space, key), sys.modules[key])
+        else:
+            self._walk.guard(space, "without", key)

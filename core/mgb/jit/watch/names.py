@@ -10,10 +10,7 @@ import dis
 import types
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import resolve_name
-from itertools import accumulate
 from types import CodeType
 
 from .modules import NAME as MODULES
@@ -231,13 +228,6 @@ def names_of(code: CodeType) -> Names:
             known._add(part)
         _known[code] = known
     return known
-
-
-def packages_of(name: str, level: int, package: str | None) -> list[str]:
-    """A module that is imported, `level` packages up, and the packages around it, these first."""
-    with suppress(ImportError):
-        name = resolve_name("." * level + name, package)
-    return [*accumulate(name.split("."), "{}.{}".format)]
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:

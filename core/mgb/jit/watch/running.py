@@ -6,7 +6,6 @@ import functools
 import gc
 import inspect
 import logging
-import signal
 import string
 import sys
 import weakref
@@ -18,6 +17,7 @@ import numpy as np
 
 from ...errors import ImpureBodyError
 from ...holding import Holder
+from ...tensor import of_handler
 from ..source import Attribute, Call, Held, Object
 from . import known, pure
 from .codes import FORMATS, READING, Codes, Kind
@@ -64,7 +64,7 @@ class Running:
             self._fails(error)
 
     def _fails(self, error: Exception) -> None:
-        if isinstance(error, ImpureBodyError) or _is_of_handler(error):
+        if isinstance(error, ImpureBodyError) or of_handler(error):
             raise error
         self.impure(f"could not be watched: {type(error).__name__}: {error}", line=self._observer.line)
 
@@ -265,18 +265,6 @@ def _names_in_format(text: str) -> list[str]:
 def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
     """Is it a method that `dataclass` has made for a class of a library?"""
     return code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
-
-
-def _is_of_handler(error: Exception) -> bool:
-    """Has a signal handler raised it, which ran in between?"""
-    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = [getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers]
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code in codes:
-            return True
-        trace = trace.tb_next
-    return False
 
 
 def _caller(frame: FrameType) -> FrameType | None:

@@ -6,11 +6,10 @@ A place that has another thing after the body was written by it; at later calls 
 from __future__ import annotations
 
 import abc
-import builtins
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from ..source import (
     Attribute,
     Call,
     Cell,
-    Global,
     Held,
     Item,
     Object,
@@ -38,11 +36,11 @@ from .bearer import Bearer
 from .changing import Changing
 from .identities import guard_identities
 from .modules import Modules
-from .names import Names, codes_in, names_of, packages_of
+from .names import Names, codes_in, names_of
 from .unread import Unread
+from .variables import read_variables
 from .wholes import attributes_read
 
-_BUILTINS = Held(vars(builtins))
 _ERRORS = frozenset({"TypeError", "AttributeError", "Exception", "BaseException", "hasattr", "getattr"})
 #: Places that one walk goes to at most.
 LARGEST = 20_000
@@ -91,7 +89,6 @@ class Walk:
         self.is_wild = False
         self.may_follow = True
         self.is_over = self._was_wild = False
-        self._absent_modules: set[str] = set()
         self.caches: list[tuple[Any, int]] = []  # functions made by `lru_cache`, and how often these missed
         self.late: set[int] = set()  # the ids of what live numbers are read from
         self.makes: Callable[[Any], bool] = lambda _: False
@@ -290,8 +287,8 @@ class Walk:
         for source, function in self._functions.get(code, ()):
             self.activate(source, function)
         self._note_writes(code, names)
-        self._variables(names, space)
-        self._imports(names, space)
+        read_variables(self, names.chains, space)
+        self.modules.imports(names.imports, space.get("__package__"))
         self.modules.reads(code, names)
         if names.denied:
             self.tell(f"asks for {sorted(names.denied)[0]}")
@@ -342,39 +339,6 @@ class Walk:
             if getattr(function, name) is not None or in_argument:
                 self.place(Attribute(source, name), getattr(function, name))
 
-    def _variables(self, names: Names, space: dict[str, Any]) -> None:
-        module = Held(space)
-        for chain in names.chains:
-            name = chain[0]
-            if name in space:
-                self._chain(Global(module, name), space[name], chain[1:])
-                continue
-            self.guard(Object(module), "without", name)
-            if name in vars(builtins):
-                self._chain(Global(_BUILTINS, name), vars(builtins)[name], chain[1:])
-            else:
-                self.guard(Object(_BUILTINS), "without", name)
-
-    def _chain(self, source: Source, value: Any, names: Sequence[str]) -> None:
-        """A variable is read, and at once these attributes: of a module no others can be named by that."""
-        while type(value) is ModuleType and names and names[0] in vars(value):
-            self.is_(source, value)
-            self.places[source] = value
-            self.sees_numpy = self.sees_numpy or value.__name__.startswith("numpy")
-            if not pure.is_library(value.__name__):
-                self.guard(source, "type", Held(ModuleType))
-            source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
-        self.named(source, value)
-
-    def _imports(self, names: Names, space: dict[str, Any]) -> None:
-        for name, level in names.imports:
-            for part in packages_of(name, level, space.get("__package__")):
-                if part in sys.modules:
-                    self.place(Item(Object(Held(sys.modules)), part), sys.modules[part])
-                else:  # if it comes that far
-                    self.guard(Object(Held(sys.modules)), "without", part)
-                    self._absent_modules.add(part)
-
     def asks_classes(self) -> None:
         """It is asked whether something is of a class, which a class may have been told since."""
         self.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
@@ -391,8 +355,7 @@ class Walk:
                 self.tell(f"can reach {source}, which is NaN, known by its identity")
             else:
                 self.is_(source, self.places[source])
-        for part in sorted(self._absent_modules.intersection(sys.modules)):
-            self.tell(f"imports {part}")
+        self.modules.ends()
         if self.tells_addresses:
             self._addresses()
         asks = self._compares or self.tells_addresses or "id" in self.loaded

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...scalars import FOLLOWED
-from ...tensor import Tensor
+from ...tensor import Tensor, of_handler
 from ..guard import Guard, is_plain, same
 from ..numbers import Computed
 from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
@@ -71,7 +71,9 @@ def _changed(observer: Watcher) -> Iterator[tuple[Source, Any]]:
     for source, old in observer.walk.places.items():
         try:
             now = source.read(observer.leaves)
-        except Exception:
+        except Exception as error:
+            if of_handler(error):
+                raise
             now = MISSING
         if not _is_same(now, old) and (now is MISSING or source.read(observer.leaves) is now):
             yield source, now  # what is made whenever it is asked for, as a bound method, has guards

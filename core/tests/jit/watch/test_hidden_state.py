@@ -7,6 +7,7 @@ import decimal
 import fractions
 import inspect
 import operator
+import warnings
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -197,3 +198,16 @@ def test_no_method_of_a_user_is_called_to_watch() -> None:
     traced = trace(lambda x: x * len(box) + len(table))
     assert [traced(tensor(1.0)).item() for _ in range(3)] == [3.0] * 3
     assert Counts.calls == 0
+
+
+def test_warning_shown_once_for_its_line_is_not_shown_again() -> None:
+    def told() -> None:
+        warnings.warn("once for this line", UserWarning, stacklevel=1)
+
+    traced = trace(lambda x, gain: x * gain)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for gain in (1.0, 2.0, 3.0):  # the second one is followed, which compiles the source anew
+            told()
+            assert traced(tensor(1.0), gain).item() == gain
+    assert len(shown) == 1

@@ -17,8 +17,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "list": lambda: [1.0], "dict": lambda: {"a": 1}, "set": lambda: {1},
     "deque": lambda: collections.deque([1]), "ordered": lambda: collections.OrderedDict(a=1),
     "defaultdict": lambda: collections.defaultdict(int, a=1), "counter": lambda: collections.Counter("a"),
-    "bytearray": lambda: bytearray(b"a"), "tuple": lambda: ([1],), "namespace": lambda: types.SimpleNamespace(a=1),
-    "partial": lambda: functools.partial(max, 1),
+    "bytearray": lambda: bytearray(b"a"), "tuple": lambda: ([1],),
+    "namespace": lambda: types.SimpleNamespace(a=1), "partial": lambda: functools.partial(max, 1),
 }  # fmt: skip
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import signal
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from mgb.jit.guard import Guard, Guards
-from mgb.jit.source import Global, Held
+from mgb.jit.source import Global, Held, Scope, Source, found_at
 from watch_cases import Case, cases, is_seen, observed
 
 
@@ -228,6 +232,41 @@ def test_states_of_python_are_guarded_whatever_is_imported_meanwhile(
     monkeypatch.setitem(sys.modules, "watched_elsewhere", math)
     monkeypatch.setenv("watched_elsewhere", "1")
     assert observer.guards.hold(observer.leaves), observer.guards.why(observer.leaves)
+
+
+class Interrupted(Source):
+    """What stands there is asked for when a signal comes."""
+
+    def read(self, leaves: Sequence[Any]) -> Any:
+        signal.raise_signal(signal.SIGALRM)
+
+    def code(self, scope: Scope) -> str:
+        return f"{scope.name(signal.raise_signal)}({int(signal.SIGALRM)})"
+
+
+class Stop:
+    """A signal handler that raises."""
+
+    def __call__(self, number: int, frame: object) -> None:
+        raise LookupError("stop")
+
+
+@pytest.mark.parametrize("ask", [
+    lambda: Guard(Interrupted(), "same", 1).holds([]),
+    lambda: Guard(Interrupted(), "same", 1).change([]),
+    lambda: Guards([Guard(Interrupted(), "same", 1)]).compile()([]),
+    lambda: found_at(Interrupted()),
+], ids=["holds", "change", "compiled", "found"])  # fmt: skip
+@pytest.mark.parametrize(
+    "handler", [Stop(), Stop().__call__, functools.partial(Stop())], ids=["object", "method", "partial"]
+)
+def test_exceptions_of_signal_handlers_are_no_guards_that_fail(ask: Any, handler: Any) -> None:
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(LookupError, match="stop"):
+            ask()
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_singletons_are_guarded_by_identity() -> None:

@@ -1,0 +1,41 @@
+"""The global variables and builtins that code reads, and what it reads of them at once."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+from ..source import Attribute, Global, Held, Object, Source
+from . import pure
+from .protocols import Places
+
+_BUILTINS = Held(vars(builtins))
+
+
+def read_variables(walk: Places, chains: Iterable[Sequence[str]], space: dict[str, Any]) -> None:
+    """Each of `chains` is a variable, and attributes that follow; `space` holds the globals."""
+    module = Held(space)
+    for chain in chains:
+        name = chain[0]
+        if name in space:
+            _chain(walk, Global(module, name), space[name], chain[1:])
+            continue
+        walk.guard(Object(module), "without", name)
+        if name in vars(builtins):
+            _chain(walk, Global(_BUILTINS, name), vars(builtins)[name], chain[1:])
+        else:
+            walk.guard(Object(_BUILTINS), "without", name)
+
+
+def _chain(walk: Places, source: Source, value: Any, names: Sequence[str]) -> None:
+    """A variable is read, and at once these attributes: of a module no others can be named by that."""
+    while type(value) is ModuleType and names and names[0] in vars(value):
+        walk.is_(source, value)
+        walk.places[source] = value
+        walk.sees_numpy = walk.sees_numpy or value.__name__.startswith("numpy")
+        if not pure.is_library(value.__name__):
+            walk.guard(source, "type", Held(ModuleType))
+        source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
+    walk.named(source, value)
