@@ -301,7 +301,7 @@ class Recording(CallSession):
     def _written(self) -> set[int]:
         """The ids of what the body puts outside."""
         effects = self.observer.writing.effects if self.observer is not None else []
-        return {id(effect.value) for effect in effects}
+        return {id(leaf) for effect in effects for leaf in flatten_once(effect.value)[0]}
 
     def returned(self, tensors: Iterable[Any]) -> None:
         """Told of the Tensors in the result, before `finish`."""

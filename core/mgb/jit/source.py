@@ -44,7 +44,25 @@ def is_static(value: Any) -> bool:
     found: Any = sys.modules.get(value.__module__ or "")
     for part in value.__qualname__.split("."):
         found = getattr(found, "__dict__", {}).get(part)
-    return getattr(found, "__func__", found) is value
+    return (found.__func__ if type(found) in (staticmethod, classmethod) else found) is value
+
+
+def lookup_attribute(thing: Any, name: str) -> Any:
+    """As `getattr`, but a ``__getattr__`` of a user's is not called for what is gone."""
+    mro = type.__getattribute__(type(thing), "__mro__")
+    spaces = [type.__getattribute__(base, "__dict__") for base in mro]
+    if any(isinstance(space.get("__getattr__"), FunctionType) for space in spaces):
+        if not any(name in space for space in (*spaces, object.__getattribute__(thing, "__dict__"))):
+            raise AttributeError(name)
+    return getattr(thing, name)
+
+
+def lookup_item(container: Any, key: Any) -> Any:
+    """As ``container[key]``, but what is gone from a dict is not made anew, as by a `defaultdict`."""
+    if issubclass(type(container), dict) and hasattr(type(container), "__missing__"):
+        if not dict.__contains__(container, key):
+            raise KeyError(key)
+    return container[key]
 
 
 def holder(value: Any) -> Callable[[], Any]:
@@ -212,7 +230,7 @@ class Attribute(Source):
     name: str
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        return getattr(self.of.read(leaves), self.name)
+        return lookup_attribute(self.of.read(leaves), self.name)
 
     def code(self, scope: Scope) -> str:
         of = scope.local(self.of)
@@ -238,7 +256,7 @@ class Item(Source):
 
     def read(self, leaves: Sequence[Any]) -> Any:
         key = self.key.get() if isinstance(self.key, Held) else self.key
-        return self.of.read(leaves)[key]
+        return lookup_item(self.of.read(leaves), key)
 
     def code(self, scope: Scope) -> str:
         of = scope.local(self.of)

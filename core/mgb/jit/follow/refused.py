@@ -28,6 +28,8 @@ _CHANGING_ARRAYS = frozenset(
 )
 #: What methods in C change.
 _CHANGEABLE = (list, dict, set, bytearray, deque)
+#: Those that can always be undone.
+_UNDONE = ((list, "append"), (dict, "setdefault"))
 #: Attributes that Python code writes, and that are no places.
 _SPECIAL = frozenset(
     "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
@@ -41,7 +43,7 @@ def changes_for_good(owner: Any, name: str) -> bool:
     """Does a method in C change its owner in a way that cannot always be undone?"""
     if isinstance(owner, np.ndarray):
         return name in _CHANGING_ARRAYS
-    if type(owner) is list and name == "append":
+    if (type(owner), name) in _UNDONE:
         return False
     return isinstance(owner, _CHANGEABLE) and not pure.only_reads(owner, name)
 

@@ -168,6 +168,8 @@ class Bearer:
         if name in own and hasattr(type(raw), "__set__") and not isinstance(raw, MemberDescriptorType):
             self._walk.place(Item(Attribute(self._source, "__dict__"), name), own[name])
         elif name in own:
+            if raw is MISSING and isinstance(known.lookup(type(self._thing), "__getattr__")[0], FunctionType):
+                self._walk.guard(Attribute(self._source, "__dict__"), "has", name)  # asked before that is
             self.place(name, own[name])
         elif isinstance(raw, MemberDescriptorType) and owner is not None and known.is_heap(owner):
             self._walk.guard(self._source, "lacks", name)

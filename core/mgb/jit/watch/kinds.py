@@ -133,6 +133,12 @@ def elements_in(value: Any) -> list[Any]:
     return [*base.__iter__(value)]
 
 
+def members_in(value: Any) -> list[Any]:
+    """What a set or a bytearray holds, whatever its class says."""
+    base = next(kind for kind in (set, frozenset, bytearray) if isinstance(value, kind))
+    return [*base.__iter__(value)]
+
+
 def _mapping(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
     outer, itself = source, value
@@ -171,11 +177,14 @@ def _sequence(walk: Places, source: Source, value: Any) -> None:
 
 def _set(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
-    walk.guard(Result(list, source), "items", _keys(value))
+    itself, inside = value, source
+    if _has_own(value, "__iter__"):
+        inside, value = Result(members_in, source), members_in(value)
+    walk.guard(Result(list, inside), "items", _keys(value))
     for part in value:
         if not is_plain(part):
             walk.place(Object(Held(part)), part)
-    _of_users_class(walk, source, value)
+    _of_users_class(walk, source, itself)
 
 
 def _of_users_class(walk: Places, source: Source, value: Any) -> None:

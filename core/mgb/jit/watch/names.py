@@ -25,6 +25,8 @@ _VARIABLES_WRITTEN = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _FORMATTING = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"})
 _OF_TEXTS = frozenset("str repr format ascii print format_map __str__ __repr__ __format__".split())
 _ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
+#: What loads a key.
+_KEYS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_SMALL_INT"})
 #: What takes the arguments of a call from the stack.
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
 #: Builtin functions that take an attribute by a name, which may stand in the code.
@@ -134,7 +136,7 @@ class Names:
         kind, name = step.opname, step.argval
         if kind in _READING:
             self.loaded.add(name)
-        if kind in _READING and [*_attributes_after(found, place)][:1] != ["append"]:
+        if kind in _READING and not _is_appended_to(found, place):
             self.used.add(name)
         if kind in _GLOBALS or kind in _GLOBALS_WRITTEN:
             if kind in _GLOBALS_WRITTEN:
@@ -192,6 +194,15 @@ def _attributes_after(found: Sequence[dis.Instruction], place: int) -> Iterator[
         if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return
         yield step.argval
+
+
+def _is_appended_to(found: Sequence[dis.Instruction], place: int) -> bool:
+    """Is all that is done with what is loaded at `place`, or with an element of it, to append to it?"""
+    while [step.opname for step in found[place + 2 : place + 3]] == ["BINARY_SUBSCR"]:
+        if found[place + 1].opname not in _KEYS:
+            return False
+        place += 2
+    return [*_attributes_after(found, place)][:1] == ["append"]
 
 
 def _names_modules(step: dis.Instruction) -> bool:

@@ -32,6 +32,7 @@ def settle(observer: Watcher) -> None:
     impurities = list(impurities_of(observer, take=True))
     if impurities and observer.refuses:
         undo(observer.walk.places, guards, observer.leaves)
+    _put_in_order(observer)
     _keep_apart(observer)
     caches = observer.walk.caches
     if observer.writing.effects and any(cached.cache_info().misses > before for cached, before in caches):
@@ -43,10 +44,14 @@ def settle(observer: Watcher) -> None:
 def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
     """What has changed, as reasons why the body cannot be skipped; those that are effects it may `take`."""
     told: set[Source] = set()
+    replaced: list[Source] = []  # where another tuple stands, whose parts are then others
     for source, value in list(_changed(observer)):
         told.add(source)
+        if take and any(is_within(source, whole) for whole in replaced):
+            continue
         if take and _is_effect(observer, source, value):
             _write(observer, source, value)
+            replaced += [source] if type(value) is tuple else []
         else:
             if take and value is not MISSING:  # no later call finds both what was there and what is
                 observer.walk.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
@@ -92,6 +97,8 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
         return False
     if not observer.walk.may_follow and type(value) in FOLLOWED and _is_read(observer, source):
         return False  # a counter that cannot be followed: to record it for each of its values is of no use
+    if type(value) is tuple and _cannot_change(observer.walk.places.get(source)):
+        return True  # what is read of it is guarded in the next one
     paths = (guard.source for guard in observer.guards if not isinstance(guard.source, Sources))
     return not any(is_within(path, source) for path in paths)
 
@@ -102,7 +109,16 @@ def _can_make(observer: Watcher, value: Any) -> bool:
         return False
     if type(value) is Tensor:
         return observer.makes(value) and not namespace(value)
+    if type(value) is tuple:
+        return all(_can_make(observer, part) for part in value)
     return observer.can_write(value)
+
+
+def _cannot_change(value: Any) -> bool:
+    """Can nobody have changed it before something else took its place?"""
+    if type(value) is tuple:
+        return all(map(_cannot_change, value))
+    return is_plain(value) or type(value) is Tensor
 
 
 def _is_place(observer: Watcher, source: Source) -> bool:
@@ -163,10 +179,10 @@ def _added(observer: Watcher, guard: Guard) -> list[tuple[Source, Any]] | None:
 def _appends(observer: Watcher, guard: Guard) -> bool:
     """Is all that was done with a list at a name that something was appended? Then that is an effect."""
     source, walk = guard.source, observer.walk
-    held = found_at(source, observer.leaves)
-    if guard.test not in ("length", "items") or type(held) is not list:
+    if guard.test not in ("length", "items") or not _is_only_appended_to(observer, source):
         return False
-    if not _is_only_appended_to(observer, source):
+    held = found_at(source, observer.leaves)
+    if type(held) is not list:
         return False
     before = guard.value if guard.test == "length" else len(guard.value)
     if len(held) < before or not all(_can_make(observer, part) for part in held[before:]):
@@ -184,11 +200,30 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
 
 
 def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
-    walk = observer.walk
-    if not isinstance(source, Attribute | Global | Cell) or walk.is_wild or "__self__" in walk.loaded:
+    """Does code at most append to what stands at `source`, a name or an element of what stands at one?"""
+    walk, named = observer.walk, source
+    if walk.is_wild or "__self__" in walk.loaded:
         return False
-    is_alias = any(guard.test == "alias" and guard.value == source for guard in observer.guards)
-    return source.name not in walk.used and not is_alias
+    if any(guard.test == "alias" and source in (guard.source, guard.value) for guard in observer.guards):
+        return False
+    while isinstance(named, Item):
+        named = named.of
+    return isinstance(named, Attribute | Global | Cell) and named.name not in walk.used
+
+
+def _put_in_order(observer: Watcher) -> None:
+    """New attributes and elements are written in the order in which the body made them."""
+
+    def order(effect: Effect) -> int:
+        source = effect.place
+        if effect.appends or not isinstance(source, Attribute | Item):
+            return 0
+        holder = found_at(source.of, observer.leaves)
+        space = namespace(holder) if isinstance(source, Attribute) else holder
+        name = source.name if isinstance(source, Attribute) else source.key
+        return [*space].index(name) if isinstance(space, dict) and name in space else 0
+
+    observer.writing.effects.sort(key=order)
 
 
 def _keep_apart(observer: Watcher) -> None:
@@ -198,7 +233,7 @@ def _keep_apart(observer: Watcher) -> None:
             continue
         written = source if appends or not isinstance(source, Item | Attribute) else source.of
         holder = found_at(written, observer.leaves)
-        space = namespace(holder) if not isinstance(holder, list | dict) else None
+        space = namespace(holder) or None  # which has at least what has been written
         for other, value in list(observer.walk.found()):
             if value is holder or value is space or isinstance(other, Object):
                 continue
