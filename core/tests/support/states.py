@@ -26,6 +26,7 @@ class State:
         self.inner: Any = None
         self.maybe: Any = None
         self.seen: Any = ()
+        self.pair: Any = (tensor(ZERO), tensor(ZERO + 1))
 
 
 class Slotted:

@@ -131,7 +131,7 @@ def trouble_of(function: Any, is_outside: Callable[[Any], bool]) -> str | None:
     """
     owner = getattr(function, "__self__", None)
     is_of_none = owner is None and function == getattr(None, getattr(function, "__name__", ""), _NO_METHOD)
-    if is_of_none or not isinstance(owner, ModuleType | None):
+    if is_of_none or not (owner is None or issubclass(type(owner), ModuleType)):
         return _trouble_of_method(owner, function.__name__, is_outside)
     if function is id:
         return "asks for an id"
@@ -149,12 +149,12 @@ def trouble_of(function: Any, is_outside: Callable[[Any], bool]) -> str | None:
 
 
 def _trouble_of_method(owner: Any, name: str, is_outside: Callable[[Any], bool]) -> str | None:
-    kind = type(owner)
-    if name in _DENIED_METHODS and not isinstance(owner, (set, dict)):
+    kind = type(owner)  # no user's __class__ is asked
+    if name in _DENIED_METHODS and not issubclass(kind, (set, dict)):
         return f"calls {kind.__name__}.{name}"
-    if is_plain(owner) or isinstance(owner, _OWNERS):
+    if is_plain(owner) or issubclass(kind, _OWNERS):
         return None
-    if isinstance(owner, type):
+    if issubclass(kind, type):
         is_known = owner in known.PURE_TYPES or owner in known.PURE_WHEN_CALLED or known.is_heap(owner)
         return None if is_known or name in _OF_CLASSES else f"calls {owner.__name__}.{name}"
     if known.top_of(kind) == "numpy":
@@ -167,7 +167,7 @@ def _trouble_of_method(owner: Any, name: str, is_outside: Callable[[Any], bool])
 
 def only_reads(owner: Any, name: str) -> bool:
     """Does the method `name` of a container leave it as it is?"""
-    return any(isinstance(owner, kind) and name in names for kind, names in known.READS.items())
+    return any(issubclass(type(owner), kind) and name in names for kind, names in known.READS.items())
 
 
 def _is_hashable(function: Any) -> bool:

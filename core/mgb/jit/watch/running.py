@@ -219,8 +219,8 @@ class Running:
         if codes.kind(frame.f_code) is Kind.TAME or codes.is_within_trusted(frame) or codes.is_import(frame):
             return
         owner = getattr(function, "__self__", None)
-        if self.walk.where(owner) is not None and not isinstance(owner, type):
-            if isinstance(owner, known.CONTAINERS) and not pure.only_reads(owner, function.__name__):
+        if self.walk.where(owner) is not None and not issubclass(type(owner), type):
+            if issubclass(type(owner), known.CONTAINERS) and not pure.only_reads(owner, function.__name__):
                 self.lines[id(owner)] = function.__name__, line_of(frame)
         if pure.asks_any_name(function):
             self.walk.goes_wild()

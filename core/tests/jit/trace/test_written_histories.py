@@ -27,6 +27,22 @@ def history_twice(s: Any, x: Any) -> Any:
     return x
 
 
+def history_in_a_dict(s: Any, x: Any) -> Any:
+    s.table["list"].append((x * x).mean())
+    return x * 2
+
+
+def history_by_a_key(s: Any, x: Any) -> Any:
+    name = "list"
+    s.table[name].append(x * 2)
+    return x * s.table["b"]
+
+
+def history_in_a_dict_that_is_read(s: Any, x: Any) -> Any:
+    s.table["list"].append(x * 2)
+    return x * len(s.table["list"])
+
+
 def history_and_state(s: Any, x: Any) -> Any:
     s.h = s.h + x
     s.row.append(s.h)
@@ -86,6 +102,7 @@ BODIES: dict[str, Callable[[Any, Any], Any]] = {
     for body in (
         history, history_alone, history_twice, history_and_state, history_read_after,
         history_with_a_limit, history_and_the_last, history_and_then_the_last, last_element,
+        history_in_a_dict, history_by_a_key, history_in_a_dict_that_is_read,
         one_end_and_the_other, history_of_numbers, history_replaced,
     )
 }  # fmt: skip
@@ -107,7 +124,7 @@ def test_lists_are_those_of_eager_code(name: str, symbolic: bool) -> None:
     check(BODIES[name], State, disturb, symbolic=symbolic)
 
 
-@pytest.mark.parametrize("name", ["history_alone", "history_and_state"])
+@pytest.mark.parametrize("name", ["history_alone", "history_and_state", "history_in_a_dict"])
 def test_body_that_appends_is_skipped(name: str) -> None:
     count, reasons = runs(BODIES[name], State())
     assert count <= 4, reasons

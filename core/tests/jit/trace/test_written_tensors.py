@@ -212,6 +212,30 @@ def a_constant(s: Any, x: Any) -> Any:
     return s.h * x
 
 
+def pair(s: Any, x: Any) -> Any:
+    h, c = s.pair
+    c = c * 0.5 + x
+    h = F.tanh(c) + h
+    s.pair = (h, c)
+    return h
+
+
+def pair_and_count(s: Any, x: Any) -> Any:
+    n, h = s.seen or (0, s.h)
+    s.seen = (n + 1, h * 0.5 + x * n)
+    return h * 2
+
+
+def pair_with_an_argument(s: Any, x: Any) -> Any:
+    s.pair = (x, s.pair[0] + x)
+    return s.pair[1] * 2
+
+
+def pair_moved(s: Any, x: Any) -> Any:
+    s.pair = (x * 2, s.pair[0])
+    return s.pair[1] + 1
+
+
 def lengths(s: Any, x: Any) -> Any:
     s.h = F.concat([s.h, x])[-3:]
     return s.h * 2
@@ -224,6 +248,7 @@ BODIES: dict[str, Callable[[Any, Any], Any]] = {
         read_after, average, averages, new_key, element, in_place, guarded, by_branch, an_argument, swapped,
         a_number, a_flag, restored, deleted, in_an_object, replaced_object, by_setattr, by_dict, with_a_read,
         asks_identity, in_a_tuple, detached, a_view, a_constant, lengths,
+        pair, pair_and_count, pair_with_an_argument, pair_moved,
     )
 }  # fmt: skip
 #: Bodies that are skipped once what they write was another one once.
@@ -231,7 +256,7 @@ SKIPPED = (
     "state", "returned", "returned_in_a_list", "two", "same_twice", "several_times", "only_written",
     "read_after",
     "nothing_returned", "average", "averages", "new_key", "element", "in_place", "detached", "in_an_object",
-    "by_setattr", "lengths",
+    "by_setattr", "lengths", "pair",
 )  # fmt: skip
 
 
@@ -287,6 +312,30 @@ def test_what_vmap_and_grad_leave_outside() -> None:
         for call in range(4):
             x = tensor(ZERO + call)
             np.testing.assert_array_equal(traced(x).numpy(), body(x).numpy())
+
+
+def test_a_list_that_changes_before_a_tuple_takes_its_place_is_written() -> None:
+    class Box:
+        def __init__(self) -> None:
+            self.held: Any = None
+
+    def make() -> tuple[Box, list[float], Any]:
+        box, numbers = Box(), [1.0]
+
+        def body(x: Any) -> Any:
+            box.held[0].append(2.0)
+            box.held = (3.0, x * 2)
+            return x + 1
+
+        return box, numbers, body
+
+    (box, numbers, body), (other, others, another) = make(), make()
+    traced = jit.trace(another)
+    for _ in range(5):
+        box.held, other.held = (numbers, tensor(ZERO)), (others, tensor(ZERO))
+        body(tensor(ZERO))
+        traced(tensor(ZERO))
+        assert numbers == others
 
 
 def test_state_of_a_layer() -> None:
