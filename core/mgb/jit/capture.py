@@ -118,7 +118,10 @@ def _ends_of(result: Any, session: Recording) -> Ends:
     leaves, structure = flatten_once(result)
     found = {id(leaf): _ref_of(leaf, session) for leaf in leaves}
     refs = [found[id(leaf)] for leaf in leaves]
-    session.returned([leaf if isinstance(leaf, Tensor) else None for leaf in leaves])
+    kept = [
+        isinstance(leaf, Tensor) and not isinstance(ref, Live) for leaf, ref in zip(leaves, refs, strict=True)
+    ]
+    session.returned([leaf if is_kept else None for leaf, is_kept in zip(leaves, kept, strict=True)])
     return structure, tuple(refs)
 
 
@@ -129,7 +132,7 @@ def _ref_of(leaf: Any, session: Recording) -> End:
         return Live(leaf.path, leaf.value)
     if isinstance(leaf, Tensor):
         session.check_kind(leaf)
-        return session.ref(leaf)
+        return session.moved(leaf) or session.ref(leaf)
     if session.observer is not None and session.policy.skips:
         return session.given(leaf)
     raise TraceOutputError(

@@ -303,6 +303,13 @@ class Recording(CallSession):
         effects = self.observer.writing.effects if self.observer is not None else []
         return {id(leaf) for effect in effects for leaf in flatten_once(effect.value)[0]}
 
+    def moved(self, tensor: Tensor) -> Live | None:
+        """Where a Tensor stands that the body only puts elsewhere, if another one may stand there."""
+        if self.observer is None or self.provenance.is_own(tensor) or id(tensor) not in self._written():
+            return None
+        path = self.observer.changing.path_to(tensor)
+        return None if path is None else Live(path)
+
     def returned(self, tensors: Iterable[Any]) -> None:
         """Told of the Tensors in the result, before `finish`."""
         self._returned += tensors

@@ -25,6 +25,7 @@ class Places(Protocol):
     """The walk, see `walk.Walk`."""
 
     guards: Guards
+    leaves: Sequence[Any]
     changing: Changing
     names: set[str]
     loaded: set[str]

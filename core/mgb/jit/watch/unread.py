@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor import Tensor
-from ..source import Attribute, Cell, Global, Item, Source
+from ..source import Attribute, Cell, Global, Item, Source, found_at
 from .protocols import Places
 
 
@@ -36,10 +36,14 @@ class Unread:
             self._put(source)
 
     def ends(self) -> None:
-        """A list that stands elsewhere, too, is read there."""
+        """A list that stands elsewhere, too, is read there; a Tensor may have been put where it stood."""
         also = {guard.value for guard in self._walk.guards if guard.test == "alias"}
         for source in [source for source in self._waiting if getattr(source, "of", None) in also]:
             self._put(source)
+        for source, tensor in self._waiting.items():
+            first = self._walk.where(tensor)  # what a body has put there, it has found elsewhere
+            if first is not None and found_at(source, self._walk.leaves) is tensor:
+                self._walk.guard(source, "alias", first)
 
     def _put(self, source: Source) -> None:
         value = self._waiting.pop(source)

@@ -16,7 +16,20 @@ from ...scalars import FOLLOWED
 from ...tensor import Tensor, of_handler
 from ..guard import Guard, is_plain, same
 from ..numbers import Computed
-from ..source import Attribute, Cell, Global, Held, Item, Object, Result, Source, Sources, found_at, is_within
+from ..source import (
+    Attribute,
+    Cell,
+    Global,
+    Held,
+    Item,
+    Object,
+    Result,
+    Source,
+    Sources,
+    found_at,
+    is_in_argument,
+    is_within,
+)
 from .impurity import Impurity
 from .known import MISSING, is_trusted_holder, is_users, lookup, namespace
 from .protocols import Effect, Watcher
@@ -108,10 +121,16 @@ def _can_make(observer: Watcher, value: Any) -> bool:
     if not observer.writing.has_effects:
         return False
     if type(value) is Tensor:
-        return observer.makes(value) and not namespace(value)
+        return not namespace(value) and (observer.makes(value) or _is_named(observer, value))
     if type(value) is tuple:
         return all(_can_make(observer, part) for part in value)
     return observer.can_write(value)
+
+
+def _is_named(observer: Watcher, tensor: Tensor) -> bool:
+    """Was it found where the body can name it, as no argument?"""
+    source = observer.known(tensor)
+    return source is not None and not is_in_argument(source)
 
 
 def _cannot_change(value: Any) -> bool:
