@@ -21,6 +21,13 @@ class Modules(Protocol):
         """`code` starts as `frame`."""
 
 
+class Unread(Protocol):
+    """Tensors that stand where code only writes, see `unread.Unread`."""
+
+    def guard_unchanged(self) -> None:
+        """A Tensor may have been put where it stood."""
+
+
 class Places(Protocol):
     """The walk, see `walk.Walk`."""
 
@@ -49,6 +56,10 @@ class Places(Protocol):
     @property
     def modules(self) -> Modules:
         """What code looks up in ``sys.modules``."""
+
+    @property
+    def unread(self) -> Unread:
+        """Tensors that stand where code only writes."""
 
     def guard(self, source: Source, test: str, value: Any) -> None:
         """One more fact that has to stay."""

@@ -36,13 +36,17 @@ class Unread:
             self._put(source)
 
     def ends(self) -> None:
-        """A list that stands elsewhere, too, is read there; a Tensor may have been put where it stood."""
+        """A list that stands elsewhere, too, is read there."""
         also = {guard.value for guard in self._walk.guards if guard.test == "alias"}
         for source in [source for source in self._waiting if getattr(source, "of", None) in also]:
             self._put(source)
+
+    def guard_unchanged(self) -> None:
+        """Where a body may have put the very Tensor that stood there, that one has to stand."""
         for source, tensor in self._waiting.items():
-            first = self._walk.where(tensor)  # what a body has put there, it has found elsewhere
-            if first is not None and found_at(source, self._walk.leaves) is tensor:
+            first = self._walk.where(tensor)
+            is_written = isinstance(source, Attribute | Global | Cell) and first is not None
+            if is_written and found_at(source, self._walk.leaves) is tensor:
                 self._walk.guard(source, "alias", first)
 
     def _put(self, source: Source) -> None:

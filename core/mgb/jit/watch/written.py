@@ -50,6 +50,7 @@ def settle(observer: Watcher) -> None:
     caches = observer.walk.caches
     if observer.writing.effects and any(cached.cache_info().misses > before for cached, before in caches):
         observer.impure("writes outside where lru_cache keeps a result for the first time", once=True)
+    observer.walk.unread.guard_unchanged()
     for impurity in impurities:
         observer.impure(impurity.reason, None, impurity.once, (impurity.file, impurity.line), impurity.writes)
 
