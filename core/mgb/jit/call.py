@@ -22,7 +22,7 @@ from ..ir import Spec
 from ..scalars import FOLLOWED
 from ..tensor import Tensor, as_given, converted, wrap
 from .arguments import TEXTS
-from .deferred.operands import array_of_number
+from .deferred.operands import number_to_array
 from .entry import Literal, Ref, external_ref
 from .guard import MISS, Guard, Guards, Lines, is_plain
 from .record import Binding, End, External, Given, Live
@@ -254,7 +254,7 @@ class _Writer(Lines):
     def _number(self, value: str, dtype: np.dtype[Any]) -> str:
         """A Python number as an array; that one may become infinite is said only where it is so large."""
         name = self.name(dtype)
-        large = f"{self.name(array_of_number)}({value}, {name})"
+        large = f"{self.name(number_to_array)}({value}, {name})"
         if dtype not in dtypes.FLOATS:
             return large
         limit = repr(float(finfo(dtype).max))  # type: ignore[no-untyped-call]

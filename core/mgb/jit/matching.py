@@ -67,12 +67,12 @@ class Matching(Traced[P, R]):
     def _matched_with(self, variant: Variant) -> Matched:
         """`variant`, for calls that are matched with it."""
         kind = ImperativeStream if self.imperative else StrictStream
-        compile, tell, symbolic_shape = self._compiler, self._statistics.again, self.symbolic_shape
+        compile, report, symbolic_shape = self._compiler, self._statistics.again, self.symbolic_shape
         forms = self._forms
 
         def make(variant: Variant) -> BodyStream:
-            stream = kind(variant, _AFTER, compile, tell, symbolic_shape)
-            if not symbolic_shape:  # whose ops depend on shapes in ways that lengths do not tell
+            stream = kind(variant, _AFTER, compile, report, symbolic_shape)
+            if not symbolic_shape:  # whose ops depend on shapes in ways that lengths do not report
                 stream.share(forms)
             return stream
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mgb import Tensor, from_dlpack, tensor
 from mgb.apply import apply
 from mgb.errors import ConversionError
-from mgb.jit.deferred.links import Ends
+from mgb.jit.deferred.sequence_cache import SequenceCache
 from work import calls_of
 
 # random programs
@@ -255,7 +255,7 @@ def test_interrupt_before_computation_leaves_the_old_values(monkeypatch: Any) ->
     with auto():
         parameter += 1.0
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(Ends, "used", interrupt)
+            patched.setattr(SequenceCache, "touch", interrupt)
             parameter.numpy()
         np.testing.assert_array_equal(parameter.numpy(), [1.0, 2.0])
         parameter += 1.0

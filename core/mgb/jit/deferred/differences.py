@@ -1,4 +1,4 @@
-"""In what a sequence of deferred ops differs from an older one, in the user's terms."""
+"""Describe how a sequence of deferred ops differs from an older one, in the user's terms."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .link import Link
 from .operands import INEXACT, Varying
 
 
-def why_another(end: Link) -> str | None:
-    """Where the sequence that ends with `end` left an older one; None: it is the first, or left none.
+def explain_new_sequence(end: Link) -> str | None:
+    """Describe where the sequence that ends with `end` diverged from an older one; None: from none.
 
-    Sequences that begin at other lines may follow each other in one call.
+    One call may have several sequences, which begin at different lines: these are not compared.
     """
     for link in end.sequence():
         assert link.parent is not None

@@ -1,4 +1,4 @@
-"""In what a call that is matched departs from its record, and what is said then."""
+"""Compare a call with its record, and describe the first divergence."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ..reasons import remedy, remedy_of_way
 from ..record import Record
 from .seed import Section
 
-#: Mismatches that are another way through the body.
-_WAYS = frozenset({"operator mismatch", "too many instructions", "mismature end"})
+#: Mismatches that mean another path through the body.
+_PATH_MISMATCHES = frozenset({"operator mismatch", "too many instructions", "mismature end"})
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
-    """The first thing in which a call differs from its record.
+class Divergence:
+    """The first step in which a call differs from its record.
 
     Attributes
     ----------
     error : TraceError
-        What it is refused with.
-    may : bool
-        May a call do so, in parameters after the body has seen a value?
-    frees : bool
-        May it, and whatever comes then, as in the shape of a Tensor outside?
+        The error that reports it.
+    is_allowed : bool
+        A call may diverge so: in parameters, after the body has read a value.
+    ends_matching : bool
+        Everything after it may diverge as well, as when a Tensor outside has another shape.
     """
 
     error: TraceError
-    may: bool = False
-    frees: bool = False
+    is_allowed: bool = False
+    ends_matching: bool = False
 
 
 @dataclass(slots=True)
-class Place:
-    """Where a call has come in its record.
+class Position:
+    """The position of a call in its record.
 
     Attributes
     ----------
@@ -49,13 +49,13 @@ class Place:
     record : Record
     section : Section
     done : int
-        How many of its links the call has gone.
+        How many links of the section the call has passed.
     fed : sequence of arrays
         The external inputs of the sequence so far.
-    looked : bool
-        Has the body seen a value? Then parameters may follow from it.
-    departed : bool
-        Have parameters been others than recorded? Then numbers may be others as well.
+    has_read : bool
+        The body has read a value, so parameters may depend on it.
+    has_diverged : bool
+        Parameters have differed from the record, so numbers may differ as well.
     """
 
     session: Session[Tensor]
@@ -63,104 +63,104 @@ class Place:
     section: Section
     done: int
     fed: Sequence[Any]
-    looked: bool
-    departed: bool
+    has_read: bool
+    has_diverged: bool
 
     @property
     def is_at_end(self) -> bool:
-        """Has it come to where the section ends?"""
+        """Check whether the call is where the section ends."""
         return self.done >= len(self.section.steps)
 
     @property
     def step(self) -> int:
-        """The step that comes now."""
+        """Return the next recorded step."""
         return self.section.end if self.is_at_end else self.section.steps[self.done]
 
     @property
     def entry(self) -> Entry:
-        """That step."""
+        """Return the entry of that step."""
         return self.record.entries[self.step]
 
-    def differs_in_op(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Departure | None:
-        """In what an op differs from the step that comes now."""
+    def compare_op(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Divergence | None:
+        """Return how an op differs from the next step."""
         entry = self.entry
         if entry.op is not op:
             mismatch = "too many instructions" if entry.op is END else "operator mismatch"
             promotes = op.name == "cast" and inputs[0]._session is not self.session  # as for another dtype
-            return self._departure(mismatch, op.name, about="dtype mismatch" if promotes else mismatch)
+            return self._diverge(mismatch, op.name, about="dtype mismatch" if promotes else mismatch)
         if len(inputs) != len(entry.args):
-            return self._departure("inputs size mismatch", f"{op.name} of {len(inputs)} operands")
+            return self._diverge("inputs size mismatch", f"{op.name} of {len(inputs)} operands")
         for tensor, ref in zip(inputs, entry.args, strict=True):
-            if (departure := self._differs_in_wiring(tensor, ref)) is not None:
-                return departure
+            if (divergence := self._compare_operand(tensor, ref)) is not None:
+                return divergence
         if entry.params != params:
-            return self._departure("operator mismatch", f"{op.name} with {params}", may=self.looked)
+            return self._diverge("operator mismatch", f"{op.name} with {params}", is_allowed=self.has_read)
         for tensor, ref in zip(inputs, entry.args, strict=True):
             if isinstance(ref, Literal) and not ref.matches(tensor._data):
                 about = "arrays not equal" if ref.array.ndim else ""
                 now = str(Literal(tensor._data))
-                return self._departure("tensors not equals", now, about=about, may=self.departed)
+                return self._diverge("tensors not equals", now, about=about, is_allowed=self.has_diverged)
         return None
 
-    def _differs_in_wiring(self, tensor: Tensor, ref: Recorded) -> Departure | None:
-        """Does an operand come from elsewhere than `ref` says, or is it of another type?"""
+    def _compare_operand(self, tensor: Tensor, ref: Recorded) -> Divergence | None:
+        """Return how an operand differs from `ref` in its origin or its type."""
         link = self.section.links.get(ref) if isinstance(ref, int) else None
         if tensor._session is self.session:
             if link is not None and tensor._index == link.index:
                 return None
             mismatch = "input id mismatch" if link is not None else "expect external node, got internal"
-            return self._departure(mismatch, f"the result of step {self.section.steps[tensor._index]}")
+            return self._diverge(mismatch, f"the result of step {self.section.steps[tensor._index]}")
         if isinstance(ref, int) and ref in self.record.statics and link is None:
             return None
         converts = isinstance(ref, int) and ref < 0 and self.record.externals[-1 - ref].converts is not None
         if tensor._index == CONSTANT and isinstance(ref, int) and not converts:
-            return self._departure("operator mismatch", f"the constant {tensor._data}")
+            return self._diverge("operator mismatch", f"the constant {tensor._data}")
         if link is not None:
-            return self._departure("expect internal node, got external", "a tensor from outside")
-        return None if isinstance(ref, Literal) or self.departed else self._differs_in_input(ref, tensor)
+            return self._diverge("expect internal node, got external", "a tensor from outside")
+        return None if isinstance(ref, Literal) or self.has_diverged else self._compare_input(ref, tensor)
 
-    def _differs_in_input(self, ref: int, tensor: Tensor) -> Departure | None:
-        """Is the value of an input another one than before in this call, or of another type than recorded?"""
+    def _compare_input(self, ref: int, tensor: Tensor) -> Divergence | None:
+        """Return how an input differs from its value earlier in this call, or from its recorded type."""
         array, now = tensor._data, f"input {-1 - ref}" if ref < 0 else f"the result of step {ref}"
         number, spec = self.section.inputs.get(ref, len(self.fed)), self.record.spec(ref)
         if number < len(self.fed):
             known = self.fed[number]
             if known is array or (tensor._index == CONSTANT and Literal(known).matches(array)):
                 return None
-            return self._departure("input id mismatch", "another tensor than before in its place")
+            return self._diverge("input id mismatch", "another tensor than before in its place")
         if array.dtype != spec.dtype:
-            return self._departure(f"dtype mismatch: {spec.dtype} vs {array.dtype}", now)
+            return self._diverge(f"dtype mismatch: {spec.dtype} vs {array.dtype}", now)
         if tensor._device != spec.device:
-            return self._departure(f"comp_node mismatch: {spec.device} vs {tensor._device}", now)
+            return self._diverge(f"comp_node mismatch: {spec.device} vs {tensor._device}", now)
         if array.shape != spec.shape:
-            return replace(self._departure("operator mismatch", now, may=True), frees=True)
+            return replace(self._diverge("operator mismatch", now, is_allowed=True), ends_matching=True)
         return None
 
-    def differs_in_read(self, tensor: Tensor) -> Departure | None:
-        """Is the value of `tensor` wanted, which the step that comes now does not read?"""
+    def compare_read(self, tensor: Tensor) -> Divergence | None:
+        """Return the divergence of reading `tensor` where the record reads no such value."""
         step = self.section.steps[tensor._index]
         if self.entry.op is READ and self.entry.required == (step,):
             return None
-        return self._departure("value unreadable", f"the value of step {step} was read")
+        return self._diverge("value unreadable", f"the value of step {step} was read")
 
-    def differs_in_cut(self, op: Op) -> Departure | None:
-        """Comes something else now than a cut of this kind?"""
+    def compare_cut(self, op: Op) -> Divergence | None:
+        """Return the divergence of a cut of this kind where the record has none."""
         if self.entry.op is op:
             return None
         if op is END:
-            return self._departure("mismature end", "the end of the function")
-        return self._departure("operator mismatch", op.name)
+            return self._diverge("mismature end", "the end of the function")
+        return self._diverge("operator mismatch", op.name)
 
-    def _departure(self, mismatch: str, came: str, *, about: str = "", may: bool = False) -> Departure:
+    def _diverge(self, mismatch: str, came: str, *, about: str = "", is_allowed: bool = False) -> Divergence:
         entry, line = self.entry, caller()
         about = about or mismatch
-        help = self._remedy_of_way(came, line) if about in _WAYS else remedy(about)
+        help = self._remedy_of_way(came, line) if about in _PATH_MISMATCHES else remedy(about)
         text = (
             f"  step {self.step} recorded: {entry}  at {entry.source}\n"
             f"  now: {came}  at {line}\n"
             f"  remedy: {help}"
         )
-        return Departure(TraceMismatchError(mismatch, text), may)
+        return Divergence(TraceMismatchError(mismatch, text), is_allowed)
 
     def _remedy_of_way(self, came: str, line: str) -> str:
         entry, before = self.entry, self.record.entries[: self.step]
