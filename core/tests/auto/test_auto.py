@@ -189,7 +189,7 @@ def test_changing_shapes_use_bounded_caches() -> None:
     with hot:
         for n in [*range(1, 40), *range(1, 40)]:
             assert (tensor(np.ones(n, np.float32)) * 2 + 1).sum().item() == 3.0 * n
-    assert hot.stats()["programs"] <= 4 and len(hot._session.stream()._ends) <= 256
+    assert hot.stats()["programs"] <= 4 and len(hot._session.stream()._cache) <= 256
 
 
 def test_loop_without_reads_is_split_where_it_repeats() -> None:

@@ -49,7 +49,7 @@ class BodyStream(Stream):
         self._grads: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] = []
 
     def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the result of `body`, and compute everything that it deferred."""
+        """Return the result of `body`, with everything that it deferred computed."""
         self._thread, self._compiles = get_ident(), True
         if self._fed:  # left by an op that raised
             self._reset(self.most_ops)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..entry import Literal
-from ..reasons import of_constant, of_parameter, of_shape
+from ..reasons import explain_constant, explain_parameter, explain_shape
 from .link import Link
 from .operands import INEXACT, Varying
 
@@ -19,9 +19,9 @@ def explain_new_sequence(end: Link) -> str | None:
     for link in end.sequence():
         assert link.parent is not None
         older = link.parent.children[: link.parent.children.index(link)]
-        alike = [other for other in older if other.op is link.op and other.source == link.source]
-        if alike or (older and link.index):
-            return _difference((alike or older)[-1], link)
+        similar = [other for other in older if other.op is link.op and other.source == link.source]
+        if similar or (older and link.index):
+            return _difference((similar or older)[-1], link)
     return None
 
 
@@ -29,15 +29,15 @@ def _difference(older: Link, link: Link) -> str:
     if older.op is not link.op or older.arity != link.arity:
         return f"{_shown(link)} comes where {_shown(older)} was recorded"
     if older.params != link.params:
-        return of_parameter(older, link.params or {})
+        return explain_parameter(older, link.params or {})
     for was, now in zip(older.args, link.args):
         if isinstance(was, Literal) and isinstance(now, Varying):
             return f"{_name(link)} has another number than {was}; it is an input now"
         if isinstance(was, Literal) and isinstance(now, Literal) and not was.matches(now.array):
-            return of_constant(older, replace(was, raw=None) if was.raw is INEXACT else was, now.array)
+            return explain_constant(older, replace(was, raw=None) if was.raw is INEXACT else was, now.array)
     for before, after in zip(older.feeds, link.feeds):
         if before.spec.shape != after.spec.shape:
-            return of_shape(link.source, before.spec, after.spec)
+            return explain_shape(link.source, before.spec, after.spec)
         if before.spec != after.spec:
             return f"{_name(link)} is given {after.spec}, recorded was {before.spec}"
     return f"{_name(link)} is given other results than recorded"

@@ -12,7 +12,7 @@ from ...ir import Op
 from ...tensor import CONSTANT, Session, Tensor
 from ..entry import END, READ, Entry, Literal
 from ..entry import Ref as Recorded
-from ..reasons import remedy, remedy_of_way
+from ..reasons import suggest_remedy, suggest_remedy_for_path
 from ..record import Record
 from .seed import Section
 
@@ -154,7 +154,7 @@ class Position:
     def _diverge(self, mismatch: str, came: str, *, about: str = "", is_allowed: bool = False) -> Divergence:
         entry, line = self.entry, caller()
         about = about or mismatch
-        help = self._remedy_of_way(came, line) if about in _PATH_MISMATCHES else remedy(about)
+        help = self._suggest_for_path(came, line) if about in _PATH_MISMATCHES else suggest_remedy(about)
         text = (
             f"  step {self.step} recorded: {entry}  at {entry.source}\n"
             f"  now: {came}  at {line}\n"
@@ -162,9 +162,9 @@ class Position:
         )
         return Divergence(TraceMismatchError(mismatch, text), is_allowed)
 
-    def _remedy_of_way(self, came: str, line: str) -> str:
+    def _suggest_for_path(self, came: str, line: str) -> str:
         entry, before = self.entry, self.record.entries[: self.step]
         read = next((e.source for e in reversed(before) if e.op is READ), None)
         here = ((entry.op.name, entry.source), (came, line))
         repeats = any((e.op.name, e.source) in here for e in before)
-        return remedy_of_way(line, entry.source, read, repeats)
+        return suggest_remedy_for_path(line, entry.source, read, repeats)

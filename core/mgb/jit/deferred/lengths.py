@@ -4,10 +4,6 @@ The *form* of a sequence is all of it but its lengths and its Python numbers. Wh
 have different lengths, each pair of different lengths becomes a letter. A parameter that differs must be a
 polynomial of letters. The program of the sequence generalized in this way serves every sequence of the form
 that agrees with it.
-
-The *form* of a sequence is all of it but its lengths and its Python numbers. Where two sequences of one form
-have other lengths, each pair of different ones is a letter; a parameter that differs has to be a polynomial
-of letters. The program of what is so generalized serves every sequence of the form that agrees with it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from ...apply import evaluate
 from ...executor import Program
 from ...ir import Graph, Node
 from ..entry import Literal
-from ..variant import cut_out
+from ..variant import extract_graph
 from .lengths import Form, Forms, GeneralSequence, Instance
 from .link import Link
 from .operands import Ref
@@ -118,7 +118,7 @@ class SequencePlan:
     ) -> tuple[Program | None, tuple[int, ...]]:
         """Compile the results among the nodes `made`; return the program and the refs that it reads."""
         nodes = tuple(made[output] for output in self.outputs)
-        graph, reads = cut_out(nodes, boundary)
+        graph, reads = extract_graph(nodes, boundary)
         inputs = {-1 - ref: index for index, ref in enumerate(reads)}
         updates = {
             index: inputs[replaced[o]]
@@ -161,12 +161,12 @@ class SequencePlan:
 def schedule(sequence: Sequence[Link], outputs: Sequence[int]) -> list[tuple[Link, tuple[int, ...]]]:
     """Return the ops that `outputs` depend on, each with the values that nothing reads after it."""
     needed = set(outputs)
-    wanted = frozenset(outputs)
+    final = frozenset(outputs)
     found = []
     for link in reversed(sequence):
         if link.index in needed:
             reads = dict.fromkeys(_ref(a) for a in link.args if not isinstance(a, Literal))
-            found.append((link, tuple(r for r in reads if r not in needed and r not in wanted)))
+            found.append((link, tuple(r for r in reads if r not in needed and r not in final)))
             needed.update(reads)
     return found[::-1]
 

@@ -15,18 +15,18 @@ _MOST_ENDS, _MOST_OPS = 256, 1 << 16
 _MOST_PLANS = 4
 
 
-def plan_for(link: Link, wanted: frozenset[int]) -> SequencePlan:
-    """Return the plan that computes the results `wanted` of the sequence that ends with `link`."""
-    found: SequencePlan | None = link.plans.get(wanted)
+def plan_for(link: Link, needed: frozenset[int]) -> SequencePlan:
+    """Return the plan that computes the results `needed` of the sequence that ends with `link`."""
+    found: SequencePlan | None = link.plans.get(needed)
     if found is not None:
         return found
     if link.has_merged_plans or len(link.plans) == _MOST_PLANS:
-        return _merge_plans(link, wanted)
-    link.plans[wanted] = new = SequencePlan(link.sequence(), wanted)
+        return _merge_plans(link, needed)
+    link.plans[needed] = new = SequencePlan(link.sequence(), needed)
     return new
 
 
-def _merge_plans(link: Link, wanted: frozenset[int]) -> SequencePlan:
+def _merge_plans(link: Link, needed: frozenset[int]) -> SequencePlan:
     """Replace all plans by one that computes every result which was alive at some end.
 
     With cyclic garbage, for example, the set of living results is another one each time.
@@ -34,9 +34,9 @@ def _merge_plans(link: Link, wanted: frozenset[int]) -> SequencePlan:
     link.has_merged_plans = True
     known: SequencePlan
     for outputs, known in link.plans.items():
-        if wanted <= outputs and len(link.plans) == 1:
+        if needed <= outputs and len(link.plans) == 1:
             return known
-    outputs = wanted.union(*link.plans)
+    outputs = needed.union(*link.plans)
     new = SequencePlan(link.sequence(), outputs)
     link.plans = {outputs: new}
     return new
