@@ -78,7 +78,7 @@ def key_of(leaves: Sequence[Any], structure: Structure) -> Key:
     keys = list(map(_leaf_key, leaves))
     for index in texts_within(leaves, structure):
         keys[index] = type(leaves[index]), None
-    return Key((structure, _first_indices(leaves), *keys))
+    return Key((structure, _find_aliases(leaves), *keys))
 
 
 def texts_within(leaves: Sequence[Any], structure: Structure) -> list[int]:
@@ -91,15 +91,15 @@ def texts_within(leaves: Sequence[Any], structure: Structure) -> list[int]:
         return []
     numbered = iter(enumerate(leaves))
     positional, named = structure.children
-    return [n for part in (*positional.children, *named.children) for n in _texts(part, numbered, True)]
+    return [n for part in (*positional.children, *named.children) for n in _find_texts(part, numbered, True)]
 
 
-def _texts(structure: Structure, numbered: Iterator[tuple[int, Any]], is_value: bool) -> list[int]:
+def _find_texts(structure: Structure, numbered: Iterator[tuple[int, Any]], is_value: bool) -> list[int]:
     if structure.kind is None:
         index, leaf = next(numbered)
         return [index] if type(leaf) in TEXTS and not is_value else []
     is_value = not issubclass(structure.kind, list | dict)
-    return [n for part in structure.children for n in _texts(part, numbered, is_value)]
+    return [n for part in structure.children for n in _find_texts(part, numbered, is_value)]
 
 
 def _form(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -120,7 +120,7 @@ def numbers_in(leaves: Sequence[Any]) -> dict[int, Any]:
     return {index: exact_key(leaf) for index, leaf in enumerate(leaves) if type(leaf) in _NUMBERS}
 
 
-def _first_indices(leaves: Sequence[Any]) -> tuple[int, ...]:
+def _find_aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
     """Return for each Tensor and array the index of its first occurrence; () if all are different."""
     tensors = [id(t) for t in leaves if isinstance(t, ARRAYS) or is_known_by_reads(t)]
     return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()

@@ -123,7 +123,7 @@ def each(value: Any) -> Any:
     return value
 
 
-def _binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -> Callable[..., Any]:
+def _make_binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -> Callable[..., Any]:
     """Return an operator. A Tensor as the other operand takes the array as an input."""
 
     def operate(self: ArrayProxy, other: Any) -> Any:
@@ -136,11 +136,11 @@ def _binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -
     return operate
 
 
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+def _make_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, other: function(self.fixed(), fixed(other))
 
 
-def _asked(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_fixed_operands(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *given: function(self.fixed(), *map(fixed, given))
 
 
@@ -156,18 +156,18 @@ _COMPARISONS = {
 }  # fmt: skip
 for _name, _ufunc in _BOTH_WAYS.items():
     _function, _plain = getattr(operator, _name), _name.strip("_")
-    setattr(ArrayProxy, f"__{_plain}__", _binary(_ufunc, _function))
-    setattr(ArrayProxy, f"__r{_plain}__", _binary(_ufunc, _function, is_turned=True))
-    setattr(ArrayProxy, f"__i{_plain}__", _in_place(getattr(operator, f"i{_plain}")))
+    setattr(ArrayProxy, f"__{_plain}__", _make_binary(_ufunc, _function))
+    setattr(ArrayProxy, f"__r{_plain}__", _make_binary(_ufunc, _function, is_turned=True))
+    setattr(ArrayProxy, f"__i{_plain}__", _make_in_place(getattr(operator, f"i{_plain}")))
 for _name, _ufunc in _COMPARISONS.items():
-    setattr(ArrayProxy, f"__{_name}__", _binary(_ufunc, getattr(operator, _name)))
-setattr(ArrayProxy, "__divmod__", _binary(np.divmod, divmod))  # noqa: B010
-setattr(ArrayProxy, "__rdivmod__", _binary(np.divmod, divmod, is_turned=True))  # noqa: B010
+    setattr(ArrayProxy, f"__{_name}__", _make_binary(_ufunc, getattr(operator, _name)))
+setattr(ArrayProxy, "__divmod__", _make_binary(np.divmod, divmod))  # noqa: B010
+setattr(ArrayProxy, "__rdivmod__", _make_binary(np.divmod, divmod, is_turned=True))  # noqa: B010
 for _name, _function in (
     *((n, getattr(operator, n)) for n in "neg pos abs invert index getitem setitem delitem contains".split()),
     ("bool", bool), ("int", int), ("float", float), ("complex", complex), ("iter", iter), ("repr", repr),
     ("str", str), ("format", format), ("buffer", memoryview),
 ):  # fmt: skip
-    setattr(ArrayProxy, f"__{_name}__", _asked(_function))
+    setattr(ArrayProxy, f"__{_name}__", _with_fixed_operands(_function))
 
 ArrayProxy.__name__ = ArrayProxy.__qualname__ = "ndarray"

@@ -83,11 +83,11 @@ class Bindable(Generic[P, R]):
         bound._instance, bound._body = reference, self.__wrapped__
         return reference, bound
 
-    def _is_method_of(self) -> Any:
+    def _get_instance(self) -> Any:
         """Return the instance of a method, or None."""
         return self._instance() if self._instance is not None else None
 
-    def _body_with(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _bind_body(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the user's function and its positional arguments, for a method with the instance."""
         instance = () if self._instance is None else (self._instance(),)
         return self._body, *instance, *args
@@ -96,9 +96,9 @@ class Bindable(Generic[P, R]):
         """Pickle by name, as functions are pickled, or by value where the pickler does so with functions."""
         is_found = is_found_by_name(self)
         if _functions_go_by_value() and (not is_found or self.__module__ == "__main__"):
-            return _made_again, (type(self), self.__wrapped__, self._settings)
+            return _rebuild, (type(self), self.__wrapped__, self._settings)
         if not is_found:
-            raise TracePicklingError(_not_found(self))
+            raise TracePicklingError(_explain_unpicklable(self))
         return self.__qualname__
 
     def __copy__(self, memo: Any = None) -> Self:
@@ -200,12 +200,12 @@ def _functions_go_by_value() -> bool:
     return isinstance(pickler, pickle.Pickler) and hasattr(pickler, "reducer_override")
 
 
-def _made_again(kind: type, function: Callable[..., Any], settings: dict[str, Any]) -> Any:
+def _rebuild(kind: type, function: Callable[..., Any], settings: dict[str, Any]) -> Any:
     """Rebuild a traced function that was pickled by value."""
     return kind(function, **settings)
 
 
-def _not_found(traced: Bindable[..., Any]) -> str:
+def _explain_unpicklable(traced: Bindable[..., Any]) -> str:
     """Explain why `traced` cannot be pickled by name, and what helps."""
     if not hasattr(traced, "__qualname__"):
         kind = type(traced.__wrapped__).__name__

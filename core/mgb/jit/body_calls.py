@@ -90,14 +90,14 @@ class ImpureCalls:
 
     def __init__(self, leaves: Sequence[Any], make: Callable[[], BodyStream]) -> None:
         self.calls = 0
-        self.streams = StreamPool(self._stream)
+        self.streams = StreamPool(self._make_stream)
         self._make = make
         known = (leaf for leaf in leaves if not is_known_by_identity(leaf) and not is_known_by_reads(leaf))
         self._leaves = [leaf for leaf in known if not isinstance(leaf, Tensor)]  # keeps their ids in use
         self._attempts = 0
         self._reasons: frozenset[str] = frozenset()
 
-    def _stream(self) -> BodyStream:
+    def _make_stream(self) -> BodyStream:
         stream = self._make()
         if self.variant is not None:
             stream.seed(self.variant)

@@ -26,7 +26,7 @@ from .deferred.operands import number_to_array
 from .entry import Literal, Ref, external_ref
 from .generated import MISS, Lines
 from .guard import Guard, Guards, is_plain
-from .record import Binding, End, External, Given, Live
+from .record import Binding, End, External, FixedValue, LiveNumber
 from .resize import lengths_of
 from .source import Argument, Attribute, Grad, Held, Identity, Object, Source, Sources
 from .tensor_guards import CheckArguments, CheckSpecs
@@ -159,7 +159,7 @@ class _Writer(Lines):
         for number, external in enumerate(self._record.externals):
             self._feed(number, external)
         for live in results:
-            if isinstance(live, Live):
+            if isinstance(live, LiveNumber):
                 self.local(live.path)
         if self._outputs:
             self._guard_arrays()
@@ -325,7 +325,7 @@ class _Writer(Lines):
         handed = [(b.made, b.source) for b in self._record.bindings if b.is_grad]
         handed += zip(self._record.returned, results, strict=False)
         count = Counter(made for made, _ in handed if isinstance(made, int))
-        copies = Counter(end for end in results if isinstance(end, Given) and end.copied)
+        copies = Counter(end for end in results if isinstance(end, FixedValue) and end.copied)
         for given in (given for given, times in copies.items() if times > 1):
             self._share(id(given), f"{self.name(given.copy)}()")
         for made, source in handed:
@@ -364,10 +364,10 @@ class _Writer(Lines):
         """Return an expression for one part of the result."""
         if isinstance(source, Source):
             return self._shared.get(source) or self._tensor(source)
-        if isinstance(source, Given):
+        if isinstance(source, FixedValue):
             new = f"{self.name(source.copy)}()" if source.copied else self.name(source.value)
             return self._shared.get(id(source)) or new
-        if isinstance(source, Live):
+        if isinstance(source, LiveNumber):
             return self.local(source.path)
         if source is None:
             return "None"

@@ -14,7 +14,7 @@ from ..scalars import SCALARS, Scalar, Size, holds_followed
 from ..sizes import settled, tuple_like
 from ..tensor import Tensor, run_in
 from .guard import is_plain
-from .record import End, Ends, Given, Live, Record
+from .record import End, Ends, FixedValue, LiveNumber, Record
 from .recording import Recording
 from .source import Argument
 from .tree import flatten_once, parts_of, put
@@ -131,7 +131,7 @@ def _find_ends(result: Any, session: Recording) -> Ends:
     leaves, structure = flatten_once(result)
     found = {id(leaf): _find_end(leaf, session) for leaf in leaves}
     refs = [found[id(leaf)] for leaf in leaves]
-    session.returned([leaf if isinstance(leaf, Tensor) else None for leaf in leaves])
+    session.note_returned([leaf if isinstance(leaf, Tensor) else None for leaf in leaves])
     return structure, tuple(refs)
 
 
@@ -139,7 +139,7 @@ def _find_end(leaf: Any, session: Recording) -> End:
     if leaf is None:
         return None
     if type(leaf) in SCALARS and type(leaf) is not Size:
-        return Live(leaf.path, leaf.value)
+        return LiveNumber(leaf.path, leaf.value)
     if isinstance(leaf, Tensor):
         if type(leaf) is not Tensor and session.provenance.is_own(leaf):
             session.must_run(f"returns a {type(leaf).__name__} that it makes")
@@ -152,21 +152,21 @@ def _find_end(leaf: Any, session: Recording) -> End:
     )
 
 
-def _keep_value(value: Any, session: Recording) -> Given | Live | None:
+def _keep_value(value: Any, session: Recording) -> FixedValue | LiveNumber | None:
     """Return the part of the result that replaces a value which is not a Tensor."""
     observer = session.observer
     assert observer is not None
     if not is_plain(value):
         for number, leaf in enumerate(session.leaves):
             if leaf is value:
-                return Live(Argument(number))
+                return LiveNumber(Argument(number))
     if type(value) is Size:
-        return Given(value.value, size=value)
+        return FixedValue(value.value, size=value)
     if isinstance(value, _IMMUTABLE):
-        return Given(value)
+        return FixedValue(value)
     if isinstance(value, np.ndarray) and observer.known(value) is None:
-        return Given(Given(value).copy(), copied=True)
+        return FixedValue(FixedValue(value).copy(), copied=True)
     if not observer.is_made(value):
-        return Given(value)
+        return FixedValue(value)
     session.must_run(f"returns an object that it makes, a {type(value).__name__}")
     return None

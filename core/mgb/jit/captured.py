@@ -13,7 +13,7 @@ from ..model_file import Ends, Names, shown
 from ..tensor import Parameter, Tensor
 from .entry import CUTS, END, Literal
 from .holder_state import is_part
-from .record import Binding, End, External, Given, Record
+from .record import Binding, End, External, FixedValue, Record
 from .source import Argument, Held, found_at
 from .tree import LEAF, Structure, flatten
 from .variant import extract_graph
@@ -67,20 +67,20 @@ class Captured:
         """Return the graph over all arguments, with the current constants, and the names of its ends."""
         nodes = {index: input_node(spec) for index, _, spec in self.inputs}
         boundary = {external.node: self._argument(external) for external in self.record.externals}
-        kind, keys = _container(self.structure)
+        kind, keys = _describe_container(self.structure)
         order = sorted(range(len(self.results)), key=keys.__getitem__) if kind == "dict" else None
         refs = [self.results[n] for n in order or range(len(self.results))]
         ends = tuple(_node(self.record, r) for r in refs)
-        graph, leaves = extract_graph(ends, boundary, _constants_now(self.record))
+        graph, leaves = extract_graph(ends, boundary, _update_constants(self.record))
         nodes.update(zip(leaves, graph.inputs))
         graph = Graph(tuple(nodes[index] for index, _, _ in self.inputs), graph.outputs)
-        inputs = _input_names(self, arg_names)
+        inputs = _name_inputs(self, arg_names)
         if kind == "dict":
             if output_names is not None:
                 raise DumpNameTypeError("cannot specify output_names when output is already in dict format")
             output_names = [keys[n] for n in order or ()]
-        default = _default_names(graph, inputs, keep)
-        outputs = _named(output_names, len(refs), default.__getitem__, "output_names")
+        default = _make_default_names(graph, inputs, keep)
+        outputs = _choose_names(output_names, len(refs), default.__getitem__, "output_names")
         return graph, Ends(inputs, outputs, kind)
 
     def _argument(self, external: External) -> int:
@@ -113,7 +113,7 @@ def _keyword_names(kwargs: Mapping[str, Any]) -> Iterator[str]:
         yield from [key] if structure == LEAF else (f"{key}[{n}]" for n in range(len(leaves)))
 
 
-def _ends_with_the_call(binding: Binding) -> bool:
+def _is_allowed_in_file(binding: Binding) -> bool:
     """Check whether a binding clears a ``grad``, or sets that of an argument, which is an array in a file."""
     return binding.is_grad and (isinstance(binding.target, Argument) or binding.source is None)
 
@@ -127,7 +127,7 @@ def _check_pure(record: Record) -> None:
             raise DumpTrainingError(
                 f"can not dump {type(holder).__name__} in training mode, maybe you forget to do model.eval()?"
             )
-    if not all(map(_ends_with_the_call, record.bindings)):
+    if not all(map(_is_allowed_in_file, record.bindings)):
         raise DumpTrainingError(
             "the function gives Tensors outside of it new values or gradients, or draws random numbers, "
             "which a file cannot: dump a function that only computes, set each `grad` of a Parameter to None "
@@ -141,10 +141,10 @@ def _check_pure(record: Record) -> None:
             )
 
 
-def _constants_now(record: Record) -> dict[Node, Node]:
+def _update_constants(record: Record) -> dict[Node, Node]:
     """Map each constant that was the value of a Tensor outside to a constant of its current value."""
     found = {}
-    instead = _replaced(record) if record.captured else {}
+    instead = _find_replacements(record) if record.captured else {}
     for node, literal in record.captured.items():
         owner = literal.owner() if literal.owner is not None else None
         owner = instead.get(id(owner), owner)
@@ -159,7 +159,7 @@ def _constants_now(record: Record) -> dict[Node, Node]:
     return found
 
 
-def _replaced(record: Record) -> dict[int, Tensor]:
+def _find_replacements(record: Record) -> dict[int, Tensor]:
     """Map the ids of Tensors that decided what holders do to the Tensors that are there now."""
     now: dict[int, Tensor] = {}
     for held, parts in record.holders:
@@ -167,12 +167,12 @@ def _replaced(record: Record) -> dict[int, Tensor]:
             value = found_at(source)
             if isinstance(then, Tensor) and isinstance(value, Tensor):
                 if now.setdefault(id(then), value) is not value:
-                    raise _changed(f"{source} is another Tensor")
+                    raise _make_change_error(f"{source} is another Tensor")
             elif value is not then:
-                raise _changed(f"{source} is another object")
+                raise _make_change_error(f"{source} is another object")
     for guard in record.guards:
         if guard.test == "items" and any(map(_is_held_part, guard.value)) and not guard.holds(()):
-            raise _changed(guard.change(()))
+            raise _make_change_error(guard.change(()))
     return now
 
 
@@ -180,18 +180,18 @@ def _is_held_part(held: Any) -> bool:
     return isinstance(held, Held) and (held.is_gone() or is_part(held.get()))
 
 
-def _changed(what: str) -> DumpStateError:
+def _make_change_error(what: str) -> DumpStateError:
     return DumpStateError(f"{what} than in the recorded call: make a new trace, call that, and write it")
 
 
-def _input_names(captured: Captured, arg_names: Any) -> list[str]:
+def _name_inputs(captured: Captured, arg_names: Any) -> list[str]:
     by_keyword = [name for _, name, _ in captured.inputs if name is not None]
     count = len(captured.inputs) - len(by_keyword)
-    given = _named(arg_names, count, "arg_{}".format, "arg_names")
-    return _named([*given, *by_keyword], len(captured.inputs), str, "arg_names")
+    given = _choose_names(arg_names, count, "arg_{}".format, "arg_names")
+    return _choose_names([*given, *by_keyword], len(captured.inputs), str, "arg_names")
 
 
-def _named(given: Any, count: int, default: Callable[[int], str], what: str) -> list[str]:
+def _choose_names(given: Any, count: int, default: Callable[[int], str], what: str) -> list[str]:
     """Return the names that the user gave, or default ones.
 
     Raises
@@ -216,12 +216,12 @@ def _named(given: Any, count: int, default: Callable[[int], str], what: str) -> 
     return found
 
 
-def _default_names(graph: Graph, taken: list[str], keep: int) -> list[str]:
+def _make_default_names(graph: Graph, taken: list[str], keep: int) -> list[str]:
     names = Names(taken)
     return [names.new(shown(o.op) if keep else "output") for o in graph.outputs]
 
 
-def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
+def _describe_container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
     """Return the kind of container of the outputs, and its keys."""
     flat = all(child == LEAF for child in structure.children)
     if structure.kind is None:
@@ -242,6 +242,6 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
 
 def _node(record: Record, ref: End) -> Node:
     if not isinstance(ref, int | Literal):
-        got = type(ref.value).__name__ if isinstance(ref, Given) else "None"
+        got = type(ref.value).__name__ if isinstance(ref, FixedValue) else "None"
         raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")
     return record.node(ref)

@@ -165,10 +165,10 @@ def memory_config(
         raise MemoryConfigError(
             "sublinear_memory_config and dtr_config are two ways to the same end: give one of them"
         )
-    return _overridden(sublinear) if sublinear is not None else dtr
+    return _override_fields(sublinear) if sublinear is not None else dtr
 
 
-def _overridden(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
+def _override_fields(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
     for field, variable in _OVERRIDES.items():
         text = variable.get().strip()
         if text:
@@ -181,7 +181,7 @@ def _overridden(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
     return given
 
 
-def which_calls_run(owner: str, run_body: bool | None, without_host: bool) -> bool | None:
+def resolve_run_body(owner: str, run_body: bool | None, without_host: bool) -> bool | None:
     """Return the option ``run_body``, which MegEngine's ``without_host=True`` sets to False.
 
     Raises

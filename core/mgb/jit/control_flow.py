@@ -77,7 +77,7 @@ def _scan(
 ) -> tuple[Any, Any]:
     """Do what `scan` does, with `name` in error messages."""
     carry, rows = Tree(init, name, "carry"), Tree(xs, name, "xs")
-    count = _length_of(rows, length)
+    count = _count_steps(rows, length)
     specs = [t.spec for t in rows.leaves]
     inner = [Spec(s.shape[1:], s.dtype, s.device) for s in specs]
 
@@ -101,14 +101,14 @@ def _scan(
     return carry.build(last), parts[1].build(ys)
 
 
-def _length_of(rows: Tree, length: int | None) -> int:
+def _count_steps(rows: Tree, length: int | None) -> int:
     """Return the number of steps."""
     for n, tensor in enumerate(rows.leaves):
         if not tensor.ndim:
             raise LoopError(f"scan: {rows.name(n)} has no axis to go along, it is one number")
     found = [(tensor.shape[0], rows.name(n)) for n, tensor in enumerate(rows.leaves)]
     if length is not None:
-        found.append((_whole(length), "length"))
+        found.append((_to_int(length), "length"))
     if not found:
         raise LoopError("scan: there is nothing to go along: give xs or length")
     if any(count != found[0][0] for count, _ in found):
@@ -118,7 +118,7 @@ def _length_of(rows: Tree, length: int | None) -> int:
     return found[0][0]
 
 
-def _whole(number: Any) -> Any:
+def _to_int(number: Any) -> Any:
     """Return an integer. A symbolic length stays symbolic."""
     return number if type(number) is Size else operator.index(fixed(number))
 
@@ -201,8 +201,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     16.0
     """
     if not isinstance(lower, Tensor) and not isinstance(upper, Tensor):
-        first = _whole(lower)
-        count = max(0, _whole(upper) - first)
+        first = _to_int(lower)
+        count = max(0, _to_int(upper) - first)
 
         def step(carry: Any, _row: None) -> tuple[Any, None]:
             i, value = carry
@@ -264,12 +264,12 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
         raise LoopError(
             f"cond: true_fun gives {yes.result}, false_fun {no.result}; return the same nesting in both"
         )
-    graphs = _of_one_type(yes, no)
+    graphs = _unify_types(yes, no)
     outs = loops.cond(index != 0, [graphs[1], graphs[0]], [no.outside, yes.outside], given.leaves)
     return yes.result.build(outs)
 
 
-def _of_one_type(yes: NotedFunction, no: NotedFunction) -> tuple[Graph, Graph]:
+def _unify_types(yes: NotedFunction, no: NotedFunction) -> tuple[Graph, Graph]:
     """Return the graphs of two branches, where Python numbers take the dtype of the other branch."""
     graphs = [yes.graph, no.graph]
     for n, (a, b) in enumerate(zip(yes.graph.outputs, no.graph.outputs, strict=True)):

@@ -97,12 +97,12 @@ class NotedFunction:
                 )
             check(value)
             self.result = Tree(value, name, result)
-            return self.result.leaves if like is None else _weakly_like(self.result, like)
+            return self.result.leaves if like is None else _cast_weak_results(self.result, like)
 
         self.graph, self.outside = loops.note(name, of_leaves, specs)
 
 
-def _weakly_like(result: Tree, carry: Tree) -> list[Tensor]:
+def _cast_weak_results(result: Tree, carry: Tree) -> list[Tensor]:
     """Return the leaves of `result`, where Python numbers take the dtypes of the carried values."""
     leaves = list(result.leaves)
     for n, (new, old) in enumerate(zip(leaves, carry.leaves)):

@@ -37,7 +37,7 @@ class HolderState:
         self._paths, self._free = list(holder.__decides__()), free
         source = Object(self.holder)
         self._revision = Attribute(source, "__revision__"), holder.__revision__
-        self._found = [_followed(holder, source, path) for path in self._paths]
+        self._found = [_follow_path(holder, source, path) for path in self._paths]
         self.guards = Guards(self._guards())
 
     def now(self, holder: Holder, free: Collection[str]) -> HolderState:
@@ -57,7 +57,7 @@ class HolderState:
                 yield Guard(found, "items", tuple(map(_part, value)))
                 if isinstance(value, dict) and value:
                     yield Guard(Result(_values, found), "items", tuple(map(_part, value.values())))
-            elif not self._free or _name_in(found, source.of) not in self._free:
+            elif not self._free or _find_attribute(found, source.of) not in self._free:
                 yield Guard(found, "same", value) if is_plain(value) else Guard(found, "is", Held(value))
 
     def parts(self) -> list[tuple[Source, Any]]:
@@ -70,7 +70,7 @@ def is_part(value: Any) -> bool:
     return issubclass(type(value), (Tensor, Holder))
 
 
-def _followed(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
+def _follow_path(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
     """Return the source and the value that `path` leads to; `_ABSENT` if its last key is missing."""
     value = holder
     for number, step in enumerate(path if isinstance(path, tuple) else (path,)):
@@ -85,7 +85,7 @@ def _followed(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
     return source, value
 
 
-def _name_in(source: Source, holder: Source) -> Any:
+def _find_attribute(source: Source, holder: Source) -> Any:
     """Return the name of the attribute of `holder` at `source`; None if `source` is inside an attribute."""
     if isinstance(source, Attribute):
         return source.name if source.of == holder else None

@@ -94,16 +94,16 @@ class Inputs:
             self._observer.reads_late(origin)
 
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
-        """Check whether the constant `tensor` was made of a number that is symbolic in this recording."""
+        """Make the constant `tensor` symbolic if it was made of a symbolic number; return whether it was."""
         if type(number) is Size:
-            if not self._holds(tensor, number):
+            if not self._fits(tensor, number):
                 return False
         elif self._observer is None or number.follower is not self._observer.changing.numbers:
             return False
         self._converted[id(tensor._data)] = number.path, tensor._data, number
         return True
 
-    def _holds(self, tensor: Tensor, size: Any) -> bool:
+    def _fits(self, tensor: Tensor, size: Any) -> bool:
         """Check whether a length is symbolic here, and whether the dtype of `tensor` holds it."""
         if self.lengths is None or size.follower is not self.lengths.sizes or tensor._index != CONSTANT:
             return False
@@ -114,7 +114,7 @@ class Inputs:
         """Return `value` with views of symbolic lengths in place of arrays."""
         return replace_by_views(value, self._views)
 
-    def is_seen(self, tensor: Tensor) -> bool:
+    def guard_read(self, tensor: Tensor) -> bool:
         """Guard a value outside that the body reads; return whether no guard can cover that."""
         if (converted := self._converted.get(id(tensor._data))) is not None:
             fixed(converted[2])
@@ -159,12 +159,12 @@ class Inputs:
         if self._policy.freezes and not self._is_input(tensor, array, argument):
             return Literal(array, owner=None if made else weakref.ref(tensor), device=tensor._device)
         source = argument if argument is not None or made else Object(Held(tensor))
-        external = self._external(array, tensor._device, source)
+        external = self._make_external(array, tensor._device, source)
         external.origin = self._origins.get(id(array))
         external.made = array if made and external.origin is None else None
         if not made:
             self._provenance.remember(tensor)
-        return self._added(external, (id(tensor), id(array)), array)
+        return self._add_external(external, (id(tensor), id(array)), array)
 
     def _argument_of(self, tensor: Tensor, array: Any) -> Argument | None:
         """Return the argument that `tensor` is, if it still has its value `array`."""
@@ -203,14 +203,14 @@ class Inputs:
         number = self._numbers.get(key)
         if number is not None:
             return external_ref(number)
-        external = self._external(array, tensor._device, source)
+        external = self._make_external(array, tensor._device, source)
         external.converts = type(data.value) if is_number else data.dtype
-        return self._added(external, key, array)
+        return self._add_external(external, key, array)
 
-    def _external(self, array: Any, device: str, source: Source | None) -> External:
+    def _make_external(self, array: Any, device: str, source: Source | None) -> External:
         return External(input_node(self._spec(array, device, source), caller()), source)
 
-    def _added(self, external: External, key: tuple[Any, ...], array: Any) -> Ref:
+    def _add_external(self, external: External, key: tuple[Any, ...], array: Any) -> Ref:
         self._record.externals.append(external)
         self._fed.append(array)
         number = self._numbers[key] = len(self._fed) - 1

@@ -83,7 +83,7 @@ class Computed(Source):
 
 
 @functools.cache
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_numpy_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` for NumPy's numbers, with NumPy's warnings turned into errors."""
 
     @functools.wraps(function)
@@ -128,7 +128,7 @@ class Numbers:
         given = tuple([g if type(g) in SCALARS and g.follower is self else fixed(g) for g in given])
         here = tuple(map(plain, given))
         if any(isinstance(number, np.generic) for number in here):
-            function = checked(function)
+            function = with_numpy_errors(function)
         try:
             value = function(*here)
         except Exception:  # raise it again from plain numbers, without our frames

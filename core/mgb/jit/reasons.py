@@ -114,13 +114,13 @@ def explain_shapes(
     similar = [other for other in known if len(other) == len(shapes) and other != shapes]
     if not similar:
         return f"{name} is called with another number of Tensors than recorded"
-    closest = _closest(similar, shapes)
+    closest = _find_closest(similar, shapes)
     index = next(i for i, shape in enumerate(shapes) if closest[i] != shape)
     recorded = dict.fromkeys(str(other[index]) for other in reversed(similar))
-    return _text(names[index], name, "has shape", str(shapes[index]), recorded)
+    return _format_reason(names[index], name, "has shape", str(shapes[index]), recorded)
 
 
-def _closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _find_closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the key with the fewest differences; of equal ones the newest."""
     return min(reversed(known), key=lambda other: sum(map(_differ, other, key)))
 
@@ -131,7 +131,7 @@ def _differ(known: Any, now: Any) -> bool:
     return known[0] is not now[0] if is_of_any else hash(known) != hash(now) or bool(known != now)
 
 
-def _text(argument: str, name: str, aspect: str, now: str, recorded: Iterable[str]) -> str:
+def _format_reason(argument: str, name: str, aspect: str, now: str, recorded: Iterable[str]) -> str:
     listed = ", ".join([text for text in recorded if text != now][:_SHOWN])
     return f"{argument} of {name} {aspect} {now}, recorded were {listed}"
 
@@ -142,9 +142,9 @@ def explain_keys(
     """Describe how `key` differs from the recorded keys: see `key_of`."""
     similar = [other for other in known if other[0] == key[0]]
     if not similar:
-        forms = dict.fromkeys(_form(other[0]) for other in reversed(known))
-        return _text("the call", name, "has the form", _form(key[0]), forms)
-    closest = _closest(similar, key)
+        forms = dict.fromkeys(_format_form(other[0]) for other in reversed(known))
+        return _format_reason("the call", name, "has the form", _format_form(key[0]), forms)
+    closest = _find_closest(similar, key)
     if closest[1] != key[1]:
         return f"one Tensor stands for other arguments of {name} than recorded"
     index = next(i for i in range(2, len(key)) if _differ(closest[i], key[i]))
@@ -153,30 +153,30 @@ def explain_keys(
             f"{names[index - 2]} of {name} is another {key[index][0].__name__} than recorded: Modules, and "
             "functions and objects of libraries, are known by which one they are"
         )
-    aspect = _aspect(closest[index], key[index])
-    recorded = dict.fromkeys(_shown(other[index], aspect) for other in reversed(similar))
-    return _text(names[index - 2], name, _ASPECTS[aspect], _shown(key[index], aspect), recorded)
+    aspect = _find_aspect(closest[index], key[index])
+    recorded = dict.fromkeys(_format_key(other[index], aspect) for other in reversed(similar))
+    return _format_reason(names[index - 2], name, _ASPECTS[aspect], _format_key(key[index], aspect), recorded)
 
 
-def _form(arguments: Structure) -> str:
+def _format_form(arguments: Structure) -> str:
     """Return the nesting of arguments as text: ``(_, [_, _], lr=_)``."""
     positional, named = arguments.children
-    words = [f"{key}={_nesting(child)}" for key, child in zip(named.keys, named.children, strict=True)]
-    text = ", ".join([*map(_nesting, positional.children), *words])
+    words = [f"{key}={_format_nesting(child)}" for key, child in zip(named.keys, named.children, strict=True)]
+    text = ", ".join([*map(_format_nesting, positional.children), *words])
     return f"({text})" if len(text) < 80 else f"({text[:76]}...)"
 
 
-def _nesting(structure: Structure) -> str:
+def _format_nesting(structure: Structure) -> str:
     if structure.kind is None:
         return "_"
-    parts = [_nesting(child) for child in structure.children]
+    parts = [_format_nesting(child) for child in structure.children]
     if structure.kind is list:
         return f"[{', '.join(parts)}]"
     named = [f"{key}: {part}" for key, part in zip(structure.keys, parts, strict=False)]
     return f"{structure.kind.__name__}({', '.join(named or parts)})"
 
 
-def _aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
+def _find_aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
     """Return the index in `_ASPECTS` of what differs in the keys of two leaves."""
     if _of_tensor(one) and _of_tensor(other):
         return next(i for i in range(4) if one[i] != other[i])
@@ -191,7 +191,7 @@ def _is_object(key: tuple[Any, ...]) -> bool:
     return len(key) == 2 and isinstance(key[1], Identity)
 
 
-def _shown(key: tuple[Any, ...], aspect: int) -> str:
+def _format_key(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
         value = key[aspect] if aspect >= 0 else "a Tensor"
         return value.__name__ if isinstance(value, type) else str(value)

@@ -72,7 +72,7 @@ class External:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class FixedValue:
     """A part of a result that is not a Tensor: the same `value` at each call, or a copy of it if `copied`.
 
     `size` is the symbolic length, if it is one.
@@ -88,13 +88,13 @@ class Given:
         made.flags.writeable = self.value.flags.writeable
         return made
 
-    def at(self, at: At) -> Given:
+    def at(self, at: At) -> FixedValue:
         """Return the same for other lengths."""
-        return self if self.size is None else Given(at(self.size), size=self.size)
+        return self if self.size is None else FixedValue(at(self.size), size=self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Live:
+class LiveNumber:
     """A number in a result that is read or computed at each call: see `numbers`."""
 
     path: Source
@@ -102,7 +102,7 @@ class Live:
 
 
 #: Where a leaf of a result comes from; None: it is None.
-End = Ref | Given | Live | None
+End = Ref | FixedValue | LiveNumber | None
 #: How the result of a call is nested, and where each of its leaves comes from.
 Ends = tuple[Structure, tuple[End, ...]]
 

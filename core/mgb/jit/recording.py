@@ -156,7 +156,7 @@ class Recording(CallSession):
             tensor._data = self.values[tensor._index]
 
     def seen(self, tensor: Tensor) -> None:
-        if not self.inputs.is_seen(tensor):
+        if not self.inputs.guard_read(tensor):
             return
         if self.policy.make_error is not None:
             raise self.policy.make_error("wants the value of a tensor from outside")
@@ -292,7 +292,7 @@ class Recording(CallSession):
         effects = self.observer.writing.effects if self.observer is not None else []
         return {id(effect.value) for effect in effects}
 
-    def returned(self, tensors: Iterable[Any]) -> None:
+    def note_returned(self, tensors: Iterable[Any]) -> None:
         """Store the Tensors in the result, before `finish`."""
         self._returned += tensors
 

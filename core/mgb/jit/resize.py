@@ -16,7 +16,7 @@ from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, unmet
 from ..tensor import Tensor
 from .arguments import ARRAYS
 from .entry import Entry, Literal
-from .record import Ends, Given, Record
+from .record import Ends, FixedValue, Record
 
 #: The length of each axis of the arguments of a call, in order.
 Values = tuple[int, ...]
@@ -179,4 +179,6 @@ def _ends_at(ends: Ends | None, at: At) -> Ends | None:
     if ends is None:
         return None
     structure, results = ends
-    return structure, tuple([result.at(at) if isinstance(result, Given) else result for result in results])
+    return structure, tuple(
+        [result.at(at) if isinstance(result, FixedValue) else result for result in results]
+    )

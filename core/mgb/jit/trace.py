@@ -13,7 +13,7 @@ from ..executor import Program
 from ..storage.dump import dump
 from ..tensor import active_trace
 from .argument_specs import make_placeholders, names_of_tensors, parameters_of
-from .arguments import Key, check_tensors, key_of, shapes_of
+from .arguments import Key, check_tensors, key_of
 from .binding import P, Q, R
 from .body_calls import ImpureCalls
 from .call import CompiledCall, Recorded
@@ -136,8 +136,7 @@ class trace(TracedWithBody[P, R]):
             self._check_arguments(args)
         if self.record_only:
             recorded = self._note(args, kwargs, flatten((args, kwargs))[0])
-            record = self._make_strict_record(recorded.variant)
-            self._get_strict_records(taped, args, kwargs).add(shapes_of(args, kwargs), record, replaces=True)
+            self._cache_strict(taped, args, kwargs, recorded.variant, replaces=True)
             self._statistics.recorded()
             return recorded.result
         if taped or not self._skips:
@@ -172,7 +171,7 @@ class trace(TracedWithBody[P, R]):
         self._fast_path = None
         if recorded.call is not None:
             return
-        impure = self._impure_calls.get(key.pattern) or ImpureCalls(leaves, self._stream)
+        impure = self._impure_calls.get(key.pattern) or ImpureCalls(leaves, self._make_stream)
         impure.variant = recorded.variant
         if impure.add_reasons(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
@@ -180,18 +179,15 @@ class trace(TracedWithBody[P, R]):
 
     # recording
 
-    def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
+    def _make_miss_observer(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
         follows = frozenset[Source]() if self.capture_as_const else self._calls.find_symbolic(key, leaves)
-        observer = self._observer(leaves, follows)
+        observer = self._make_observer(leaves, follows)
         observer.writing.has_effects = not self.capture_as_const
         impure = self._impure_calls.get(key.pattern)
-        if (
-            reason is not None
-            and self.run_body is None
-            and (impure is None or impure.megamorphic_reason is None)
-        ):
+        is_known = impure is not None and impure.megamorphic_reason is not None
+        if reason is not None and self.run_body is None and not is_known:
             if self._calls.is_megamorphic(key, leaves, self._statistics.calls):
-                impure = impure or ImpureCalls(leaves, self._stream)
+                impure = impure or ImpureCalls(leaves, self._make_stream)
                 impure.megamorphic_reason = f"finds what is new at each call: {reason}"
                 self._impure_calls.keep(key.pattern, impure, leaves, _MOST_IMPURE)
         if impure is not None and impure.megamorphic_reason is not None:
@@ -208,7 +204,7 @@ class trace(TracedWithBody[P, R]):
             freezes=self.capture_as_const,
             symbolic_shape=self.symbolic_shape,
         )
-        session = self._session(args, kwargs, leaves, policy, arrangement, observer=observer)
+        session = self._make_session(args, kwargs, leaves, policy, arrangement, observer=observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1
         return session.watch_over(self._run_and_record, session, args, kwargs)
@@ -216,7 +212,7 @@ class trace(TracedWithBody[P, R]):
     def _run_and_record(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
         """Run the body, and decide whether later calls must run it."""
         leaves = session.leaves
-        box = [run_body(session, self._body_with(args), kwargs)]
+        box = [run_body(session, self._bind_body(args), kwargs)]
         variant = Variant(close(session, box[0]), self._compiler)
         if self.symbolic:
             session.run_programs(variant)
@@ -236,12 +232,12 @@ class trace(TracedWithBody[P, R]):
         return Recorded(replace_symbolic(box.pop(), decide=False), variant, None, impurities)
 
     def _note(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        policy = self._policy()
+        policy = self._make_policy()
         if observer is not None and observer.is_trial:
             policy = replace(policy, gives=True, follows=self._get_symbolic()[1])
-        session = self._session(args, kwargs, leaves, policy, observer=observer)
+        session = self._make_session(args, kwargs, leaves, policy, observer=observer)
         session.record.arrangement = flatten((args, kwargs))[1]
-        result = note(session, self._body_with(args), kwargs)
+        result = note(session, self._bind_body(args), kwargs)
         session.check_changes()
         if self.record_only and session.record.ends is not None:
             self._captured = Captured.of(args, kwargs, session.record)
@@ -294,7 +290,7 @@ class trace(TracedWithBody[P, R]):
             self._check_arguments(args)
         leaves, structure = flatten((args, kwargs))
         with self._lock:
-            recorded = self._note(args, kwargs, leaves, self._observer(leaves) if self._skips else None)
+            recorded = self._note(args, kwargs, leaves, self._make_observer(leaves) if self._skips else None)
             for number, segment in enumerate(recorded.variant.segments):
                 if segment.outputs:
                     recorded.variant.program(number)
@@ -302,8 +298,7 @@ class trace(TracedWithBody[P, R]):
             if self._skips:
                 self._cache_call(key_of(leaves, structure), leaves, recorded)
             else:
-                record = self._make_strict_record(recorded.variant)
-                self._get_strict_records(False, args, kwargs).add(shapes_of(args, kwargs), record)
+                self._cache_strict(False, args, kwargs, recorded.variant)
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.
@@ -349,9 +344,9 @@ class trace(TracedWithBody[P, R]):
                 )
         args, kwargs = make_placeholders((args, kwargs))
         _check_outside()
-        policy = replace(self._policy(), freezes=True)
-        session = self._session(args, kwargs, flatten((args, kwargs))[0], policy)
-        note(session, self._body_with(args), kwargs)
+        policy = replace(self._make_policy(), freezes=True)
+        session = self._make_session(args, kwargs, flatten((args, kwargs))[0], policy)
+        note(session, self._bind_body(args), kwargs)
         if session.record.ends is None:
             raise ExportError(
                 f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "

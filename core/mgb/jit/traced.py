@@ -29,7 +29,7 @@ from . import reasons
 from .arguments import Key, key_of, names_of
 from .binding import Bindable, P, R
 from .call import Recorded
-from .config import GraphOptimizationConfig, check_options, memory_config, which_calls_run
+from .config import GraphOptimizationConfig, check_options, memory_config, resolve_run_body
 from .explain import Explanation, explain
 from .follow import Following, NotFollowed, agree
 from .generated import MISS
@@ -94,7 +94,7 @@ class Traced(Bindable[P, R], ABC):
         self.symbolic = symbolic or record_only
         self.capture_as_const = capture_as_const or record_only
         self.record_only = record_only
-        self.run_body = which_calls_run(owner, run_body, without_host)
+        self.run_body = resolve_run_body(owner, run_body, without_host)
         self.imperative = imperative
         self.symbolic_shape = symbolic_shape
         self._skips = self.run_body is not True and not imperative and not config.RUN_BODY.on()
@@ -172,7 +172,7 @@ class Traced(Bindable[P, R], ABC):
         if self._must_run_body(key, reason):
             return self.__wrapped__(*args, **kwargs)
         general = self._note_general(key, leaves, args, kwargs)
-        observer = self._observer_after(key, leaves, reason)
+        observer = self._make_miss_observer(key, leaves, reason)
         if general is None:
             observer.walk.may_follow = self._calls.newest(key) is None
         recorded = self._record(args, kwargs, leaves, structure, observer)
@@ -255,11 +255,11 @@ class Traced(Bindable[P, R], ABC):
     def _note(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
         """Record a call without running its ops; return what serves equal calls."""
 
-    def _policy(self) -> Policy:
+    def _make_policy(self) -> Policy:
         """Return how a call is recorded that is only noted."""
         return Policy(freezes=self.capture_as_const, symbolic_shape=self.symbolic_shape)
 
-    def _session(
+    def _make_session(
         self,
         args: Any,
         kwargs: Any,
@@ -269,17 +269,17 @@ class Traced(Bindable[P, R], ABC):
         **others: Any,
     ) -> Recording:
         arrangement = arrangement or flatten((args, kwargs))[1]
-        names, instance = names_of(arrangement), self._is_method_of()
+        names, instance = names_of(arrangement), self._get_instance()
         return Recording(leaves, policy, names=names, instance=instance, **others)
 
-    def _observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
+    def _make_observer(self, leaves: list[Any], follows: frozenset[Source] = frozenset()) -> Observer:
         observer = Observer(leaves, self.run_body is False, self._instance is not None, follows)
         observer.stops = True
         return observer
 
-    def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
+    def _make_miss_observer(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
         """Return the observer of a call that no record serves, for the `reason`."""
-        return self._observer(leaves, self._calls.find_symbolic(key, leaves))
+        return self._make_observer(leaves, self._calls.find_symbolic(key, leaves))
 
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
         watch = self._watch

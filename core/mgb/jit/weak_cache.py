@@ -24,9 +24,9 @@ class WeakCache(Generic[Value]):
     """
 
     def __init__(self) -> None:
-        #: The values, each with its owner: one of the arguments, or None if it is in `_held`.
+        #: The values, each with its owner: one of the arguments, or None if it is in `_owned`.
         self._entries: dict[Hashable, _Entry[Value]] = {}
-        self._held: dict[Hashable, _Box[Value]] = {}
+        self._owned: dict[Hashable, _Box[Value]] = {}
 
     def get(self, key: Hashable) -> Value | None:
         """Return the value for `key`, or None."""
@@ -59,7 +59,7 @@ class WeakCache(Generic[Value]):
         others = tuple([weakref.ref(holder, gone) for holder in holders if holder is not owner])
         owned_by = None if owner is None else weakref.ref(owner)
         self._entries[key] = weakref.ref(box, gone), owned_by, others
-        self._home(owner)[key] = box
+        self._storage_of(owner)[key] = box
         keys = list(self._entries)
         for oldest in keys[: max(len(keys) - most, 0)]:
             self.drop(oldest)
@@ -69,10 +69,10 @@ class WeakCache(Generic[Value]):
         entry = self._entries.pop(key, None)  # the garbage collector, or another thread, may have been here
         owner = None if entry is None or entry[1] is None else entry[1]()
         if entry is not None and (entry[1] is None or owner is not None):
-            self._home(owner).pop(key, None)
+            self._storage_of(owner).pop(key, None)
 
-    def _home(self, owner: Any) -> dict[Any, Any]:
-        found: dict[Any, Any] = self._held if owner is None else holdings_of(owner).setdefault(self, {})
+    def _storage_of(self, owner: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = self._owned if owner is None else holdings_of(owner).setdefault(self, {})
         return found
 
 

@@ -128,7 +128,7 @@ class WholeTrace(trace[P, R]):
             )
         self._skips, self.mesh = True, mesh or 0
         self._constants: dict[int, Callable[[], Any]] = {}  # Tensors that are constants, by id
-        self._given: tuple[Any, Any] | None = None  # the latest recorded arguments, with Specs for Tensors
+        self._latest_arguments: tuple[Any, Any] | None = None  # with Specs for Tensors
 
     # calling
 
@@ -150,28 +150,31 @@ class WholeTrace(trace[P, R]):
         """Raise an error if a tape of the caller would lose a gradient."""
         if not (tapes := frozenset(recording())):
             return
-        tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._owned_tensors(leaves).tensors)
+        tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._find_owned_tensors(leaves).tensors)
         if any(t._tape and not tapes.isdisjoint(t._tape) for t in tensors):
             raise CallerTapeError(
                 f"a GradManager outside of {self.__name__} records what it takes, but a function that is "
                 "compiled whole has no gradient: open the GradManager inside of it, or use partial_trace"
             )
 
-    def _policy(self) -> Policy:
-        return replace(super()._policy(), mesh=self.mesh)
+    def _make_policy(self) -> Policy:
+        return replace(super()._make_policy(), mesh=self.mesh)
 
-    def _owned_tensors(self, leaves: Sequence[Any]) -> OwnedTensors:
-        return OwnedTensors(leaves, self._is_method_of())
+    def _find_owned_tensors(self, leaves: Sequence[Any]) -> OwnedTensors:
+        return OwnedTensors(leaves, self._get_instance())
 
     # No op runs while a call is recorded.
-    _record, _observer_after, _get_symbolic = Traced._record, Traced._observer_after, Traced._get_symbolic
+    _record, _get_symbolic = Traced._record, Traced._get_symbolic
+    _make_miss_observer = Traced._make_miss_observer
 
     def _note(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        policy = replace(self._policy(), make_error=_make_read_error)
-        observer, owned_tensors = observer or self._observer(leaves), self._owned_tensors(leaves)
-        session = self._session(args, kwargs, leaves, policy, observer=observer, owned_tensors=owned_tensors)
-        note(session, self._body_with(args), kwargs, check=self._check)
-        self._given = _without_values(args, kwargs)
+        policy = replace(self._make_policy(), make_error=_make_read_error)
+        observer, owned_tensors = observer or self._make_observer(leaves), self._find_owned_tensors(leaves)
+        session = self._make_session(
+            args, kwargs, leaves, policy, observer=observer, owned_tensors=owned_tensors
+        )
+        note(session, self._bind_body(args), kwargs, check=self._check)
+        self._latest_arguments = _replace_by_types(args, kwargs)
         owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]
         self._check_tapes([owner() for owner in owners])
         self._constants.update({id(owner()): owner for owner in owners})
@@ -186,12 +189,12 @@ class WholeTrace(trace[P, R]):
     # files: Tensors that are not arguments become constants with their current values
 
     def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
-        if not args and not kwargs and self._given is not None:
-            args, kwargs = self._given
+        if not args and not kwargs and self._latest_arguments is not None:
+            args, kwargs = self._latest_arguments
         return super()._to_export(args, kwargs)
 
     def _to_dump(self) -> Captured | None:
-        return self._to_export((), {})[0] if self._given is not None else None
+        return self._to_export((), {})[0] if self._latest_arguments is not None else None
 
 
 class xla_trace(WholeTrace[P, R]):
@@ -273,7 +276,7 @@ if TYPE_CHECKING:
         def __call__(self, function: Callable[Q, S]) -> xla_trace[Q, S]: ...
 
 
-def _without_values(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+def _replace_by_types(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the arguments with types in place of Tensors."""
     leaves, structure = flatten((args, dict(kwargs)))
     found: tuple[Any, Any] = structure.build(iter([_type_of(leaf) for leaf in leaves]))

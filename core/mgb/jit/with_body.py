@@ -30,10 +30,10 @@ class TracedWithBody(Traced[P, R]):
 
     def __init__(self, function: Any, **options: Any) -> None:
         super().__init__(function, **options)
-        self._stream = partial(
+        self._make_stream = partial(
             BodyStream, _AFTER, self._compiler, self._statistics.again, self.symbolic_shape
         )
-        self._taped = StreamPool(self._stream)
+        self._taped = StreamPool(self._make_stream)
         self._impure_calls: WeakCache[ImpureCalls] = WeakCache()
         self._forms = Forms()
         #: By whether a tape of the caller is open, and by which arguments are NumPy arrays.
@@ -64,8 +64,14 @@ class TracedWithBody(Traced[P, R]):
                     del self._strict_records[next(iter(self._strict_records))]
         return found
 
+    def _cache_strict(
+        self, taped: bool, args: Any, kwargs: Any, variant: Variant, replaces: bool = False
+    ) -> None:
+        """Cache `variant` as a record that calls must repeat; it may replace others for these shapes."""
+        records, record = self._get_strict_records(taped, args, kwargs), self._make_strict_record(variant)
+        records.add(shapes_of(args, kwargs), record, replaces)
+
     def _make_strict_record(self, variant: Variant) -> StrictRecord:
-        """Return `variant` as a record that calls must repeat."""
         kind = ImperativeStream if self.imperative else StrictStream
         compile, report, symbolic_shape = self._compiler, self._statistics.again, self.symbolic_shape
         forms = self._forms

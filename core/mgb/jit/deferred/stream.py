@@ -188,15 +188,13 @@ class Stream(TreeSession):
 
     def _run_at_once(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
         """Run an op as eager code does: its other parameters change each time, or it is ordered."""
-        device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
-        return wrap(evaluate(op, [t._array() for t in inputs], params, device), device)
+        return _run_eagerly(op, inputs, [t._array() for t in inputs], params)
 
     def _run_reentrant(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
         """Run an op that a finalizer calls while another op is being noted."""
         at, fed = self._at, self._fed
         arrays = [self._evaluate_apart(at, fed, t) if t._session is self else t._array() for t in inputs]
-        device = params.get("device") or (inputs[0]._device if inputs else devices.HOST)
-        return wrap(evaluate(op, arrays, params, device), device)
+        return _run_eagerly(op, inputs, arrays, params)
 
     # computing
 
@@ -333,6 +331,11 @@ class Stream(TreeSession):
             at, fed, index = self._at, list(self._fed), tensor._index
             values, errors = run_in(None, run_op_by_op, schedule(at.sequence(), (index,)), fed, {})
             set_values(self, [tensor], values, errors)
+
+
+def _run_eagerly(op: Op, inputs: Sequence[Tensor], arrays: Sequence[Any], params: dict[str, Any]) -> Tensor:
+    device = params.get("device") or (inputs[0]._device if inputs else devices.HOST)
+    return wrap(evaluate(op, arrays, params, device), device)
 
 
 def _interrupted(error: BaseException) -> AutoInterruptedError:

@@ -155,7 +155,7 @@ class ImperativeStream(StrictStream):
 
     def _make_result(self, link: Link) -> Tensor | None:
         assert link.op is not None and link.params is not None and link.spec is not None
-        arrays = [self._array_at(ref) for ref in link.args]
+        arrays = [self._array_of(ref) for ref in link.args]
         try:
             self._values[link.index] = evaluate(link.op, arrays, link.params, link.spec.device)
         except BaseException:
@@ -163,10 +163,8 @@ class ImperativeStream(StrictStream):
             raise
         return super()._make_result(link)
 
-    def _array_at(self, ref: Ref) -> Any:
-        if isinstance(ref, int) and ref >= 0:
-            return self._values[ref]
-        return self._fed[-1 - ref] if isinstance(ref, int) else self._array_of(ref)
+    def _array_of(self, ref: Ref) -> Any:
+        return self._values[ref] if isinstance(ref, int) and ref >= 0 else super()._array_of(ref)
 
     def _compute(self, limit: int, root: Link | None) -> None:
         self._results = self._values

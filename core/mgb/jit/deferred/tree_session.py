@@ -109,7 +109,10 @@ class TreeSession(Session[Tensor]):
         return out
 
     def _array_of(self, ref: Ref) -> Any:
-        return ref.array if isinstance(ref, Literal) else self._fed[ref.number]  # type: ignore[union-attr]
+        """Return the array of an operand that no op of the sequence makes."""
+        if isinstance(ref, Literal):
+            return ref.array
+        return self._fed[-1 - ref if isinstance(ref, int) else ref.number]
 
     def _make_result(self, link: Link) -> Tensor | None:
         """Return a Tensor for `link`, which is next; None if a finalizer ended the sequence meanwhile."""

@@ -56,11 +56,11 @@ class PartialTrace(Traced[P, R]):
     _serves_taped = True
 
     def _note(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        observer = observer or self._observer(leaves)
-        policy = replace(self._policy(), freezes=False, make_error=make_read_error)
-        session = self._session(args, kwargs, leaves, policy, observer=observer)
+        observer = observer or self._make_observer(leaves)
+        policy = replace(self._make_policy(), freezes=False, make_error=make_read_error)
+        session = self._make_session(args, kwargs, leaves, policy, observer=observer)
         holders = [value for value in leaves if isinstance(value, Holder)]
-        found = record_partial(session, self._body_with(args), kwargs, holders)
+        found = record_partial(session, self._bind_body(args), kwargs, holders)
         call = PartialCall(found, leaves, self._compiler, self._wrap_watched)
         return Recorded(MISS, call.variant, call, fed=session.fed)
 
