@@ -1,4 +1,4 @@
-"""Arguments by their types alone: what `compile`, `export` and the command line take instead of values."""
+"""Types in place of arguments: what `compile`, `export` and the command line accept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TEXT = re.compile(r"\s*(\w+)\s*\[([^\]]*)\]\s*")
 
 
 def spec_of(text: str) -> Spec:
-    """The type that a text such as ``"f32[64,784]"`` or ``"int32[]"`` names.
+    """Parse a type such as ``"f32[64,784]"`` or ``"int32[]"``.
 
     Raises
     ------
@@ -58,21 +58,20 @@ def spec_of(text: str) -> Spec:
         raise ArgumentSpecError(f"{text!r} is no type: {error}; write it as 'f32[64,784]'") from error
 
 
-def stand_ins(arguments: Any) -> Any:
-    """`arguments`, nested as they are, with a Tensor of no particular value for each type among them.
+def make_placeholders(arguments: Any) -> Any:
+    """Return `arguments` with a Tensor of undefined value in place of each type among them.
 
-    A `Spec` is a type, and so is a text that has brackets; a Tensor stands for its own type. Everything else
-    is the value that it is.
+    A `Spec` and a string with brackets are types; a Tensor stands for its type. Other values stay themselves.
 
     Raises
     ------
     ArgumentSpecError
     """
     leaves, structure = flatten(arguments)
-    return structure.build(iter([_stand_in(leaf) for leaf in leaves]))
+    return structure.build(iter([_make_placeholder(leaf) for leaf in leaves]))
 
 
-def _stand_in(leaf: Any) -> Any:
+def _make_placeholder(leaf: Any) -> Any:
     if isinstance(leaf, str) and "[" in leaf:
         leaf = spec_of(leaf)
     if isinstance(leaf, Tensor):
@@ -86,7 +85,7 @@ def _stand_in(leaf: Any) -> Any:
 
 
 def names_of_tensors(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[str]:
-    """For each Tensor among the positional arguments the name of its parameter: ``x``, ``pair[0]``."""
+    """Yield for each Tensor among the positional arguments the name of its parameter: ``x``, ``pair[0]``."""
     plain = [
         p.name for p in parameters_of(function) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
@@ -99,7 +98,7 @@ def names_of_tensors(function: Callable[..., Any], args: tuple[Any, ...]) -> Ite
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """What it takes; nothing where that is not known."""
+    """Return the parameters of `function`; an empty list if they are unknown."""
     try:
         return list(inspect.signature(function).parameters.values())
     except ValueError:  # of some functions in C

@@ -1,4 +1,4 @@
-"""What a call was given: the keys that records are found under, and the arguments' names in messages."""
+"""The arguments of a call: the keys of records, and the names of arguments in messages."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ..forking import cached_property
 from ..scalars import FOLLOWED
 from ..tensor import Tensor
 from .source import Identity
-from .tree import Structure, exactly, flatten, is_looked_into
+from .tree import Structure, exact_key, flatten, is_known_by_reads
 
-#: Types of numbers that a call may be recorded for whatever they are.
+#: Types of numbers that can be symbolic.
 _NUMBERS = FOLLOWED
 
-#: What has axes whose lengths are followed.
+#: Classes with axes, whose lengths can be symbolic.
 ARRAYS = (Tensor, np.ndarray)
 
-#: Types of texts.
+#: Types of strings.
 TEXTS = (str, bytes)
 
-#: What holds no Tensor.
+#: Common types that contain no Tensor.
 _PLAIN = (int, float, str, type(None))
 
 
 def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The shapes of the Tensors and arrays among the arguments, in containers too."""
+    """Return the shapes of the Tensors and arrays among the arguments, also in containers."""
     shapes: list[Any] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, Tensor):
@@ -40,7 +40,7 @@ def shapes_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ..
 
 
 def arrays_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, ...]:
-    """For each leaf of the arguments, is it an array of NumPy's? Empty where none is."""
+    """Return for each leaf of the arguments whether it is a NumPy array; () if there is none."""
     for value in args if not kwargs else (None,):
         if not isinstance(value, Tensor):
             break
@@ -51,21 +51,21 @@ def arrays_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool
 
 
 class Key(tuple[Any, ...]):
-    """What must be equal for a recorded call to serve another: nesting, aliasing, one key for each leaf."""
+    """What must be equal for a record to serve another call: nesting, aliasing and a key for each leaf."""
 
     @cached_property
     def form(self) -> Key:
-        """Without the lengths of axes, of which only the numbers are left."""
+        """Return the key without the lengths of axes."""
         structure, shared, *leaves = self
         return Key((structure, shared, *map(_form, leaves)))
 
     @cached_property
     def pattern(self) -> Key:
-        """The form without the values of numbers."""
+        """Return the form without the values of numbers."""
         return self.form.without_numbers()
 
     def without_numbers(self, free: Sequence[int] | None = None) -> Key:
-        """Without the values of all numbers, or of those at the indices `free`."""
+        """Return the key without the values of all numbers, or of those at the indices `free`."""
         structure, shared, *leaves = self
         numbers = [n for n, leaf in enumerate(leaves) if leaf[0] in _NUMBERS] if free is None else free
         for index in numbers:
@@ -74,32 +74,32 @@ class Key(tuple[Any, ...]):
 
 
 def key_of(leaves: Sequence[Any], structure: Structure) -> Key:
-    """Of a call with these arguments."""
+    """Return the key of a call with these arguments."""
     keys = list(map(_leaf_key, leaves))
     for index in texts_within(leaves, structure):
         keys[index] = type(leaves[index]), None
-    return Key((structure, _first_indices(leaves), *keys))
+    return Key((structure, _find_aliases(leaves), *keys))
 
 
 def texts_within(leaves: Sequence[Any], structure: Structure) -> list[int]:
-    """The indices of texts that stand in lists and dicts, of which only what the body reads has to stay.
+    """Return the indices of strings in lists and dicts, where only those that the body reads are guarded.
 
-    Nobody sees the body read a text that is an argument itself. What Python makes for tuples and dataclasses,
-    such as comparisons, reads all that stands in these.
+    A string that is an argument itself is part of the key: no hook sees the body read it. Nor does one see
+    what Python generates for tuples and dataclasses, such as comparisons, read their parts.
     """
     if not any(type(leaf) in TEXTS for leaf in leaves):
         return []
     numbered = iter(enumerate(leaves))
     positional, named = structure.children
-    return [n for part in (*positional.children, *named.children) for n in _texts(part, numbered, True)]
+    return [n for part in (*positional.children, *named.children) for n in _find_texts(part, numbered, True)]
 
 
-def _texts(structure: Structure, numbered: Iterator[tuple[int, Any]], is_value: bool) -> list[int]:
+def _find_texts(structure: Structure, numbered: Iterator[tuple[int, Any]], is_value: bool) -> list[int]:
     if structure.kind is None:
         index, leaf = next(numbered)
         return [index] if type(leaf) in TEXTS and not is_value else []
     is_value = not issubclass(structure.kind, list | dict)
-    return [n for part in structure.children for n in _texts(part, numbered, is_value)]
+    return [n for part in structure.children for n in _find_texts(part, numbered, is_value)]
 
 
 def _form(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -116,29 +116,29 @@ class ArrayKey(tuple[Any, ...]):
 
 
 def numbers_in(leaves: Sequence[Any]) -> dict[int, Any]:
-    """The Python numbers among the arguments, as `exactly` has them, by their indices."""
-    return {index: exactly(leaf) for index, leaf in enumerate(leaves) if type(leaf) in _NUMBERS}
+    """Return the Python numbers among the arguments, as `exact_key` returns them, by their indices."""
+    return {index: exact_key(leaf) for index, leaf in enumerate(leaves) if type(leaf) in _NUMBERS}
 
 
-def _first_indices(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """For each Tensor and array the first index where it stands itself; empty when all differ."""
-    tensors = [id(t) for t in leaves if isinstance(t, ARRAYS) or is_looked_into(t)]
+def _find_aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Return for each Tensor and array the index of its first occurrence; () if all are different."""
+    tensors = [id(t) for t in leaves if isinstance(t, ARRAYS) or is_known_by_reads(t)]
     return tuple(map(tensors.index, tensors)) if len(set(tensors)) < len(tensors) else ()
 
 
 def _leaf_key(leaf: Any) -> Any:
-    """The type of a Tensor or an array; of other leaves what tells them from others."""
+    """Return the type of a Tensor or an array, and a key of any other leaf."""
     if isinstance(leaf, Tensor):
         return ArrayKey((type(leaf), leaf.shape, leaf.dtype, leaf._device))
     if type(leaf) is np.ndarray and not leaf.dtype.hasobject:
         return ArrayKey((np.ndarray, leaf.shape, leaf.dtype, ""))
-    if not is_looked_into(leaf):
-        return exactly(leaf)
+    if not is_known_by_reads(leaf):
+        return exact_key(leaf)
     return type(leaf), Identity(leaf.__code__) if isinstance(leaf, FunctionType) else None
 
 
 def names_of(arrangement: Structure) -> list[str]:
-    """For each leaf of ``flatten((args, kwargs))`` its name: ``argument 0['x'][1]``, ``argument `lr```."""
+    """Return the name of each leaf of ``flatten((args, kwargs))``: such as ``argument 0['x'][1]``."""
     positional, named = arrangement.children
     names = [*map(str, range(len(positional.children))), *(f"`{key}`" for key in named.keys)]
     parts = zip(names, (*positional.children, *named.children), strict=True)
@@ -146,7 +146,7 @@ def names_of(arrangement: Structure) -> list[str]:
 
 
 def leaf_names(structure: Structure, name: str) -> list[str]:
-    """For each leaf of what is called `name` how it is reached: ``carry['h'][0]``."""
+    """Return for each leaf of the value `name` how it is reached: ``carry['h'][0]``."""
     return list(_names(structure, name))
 
 
@@ -160,7 +160,7 @@ def _names(structure: Structure, name: str) -> Iterator[str]:
 
 
 def check_tensors(args: tuple[Any, ...]) -> None:
-    """Refuse positional arguments that are no Tensors.
+    """Raise an error for positional arguments that are not Tensors.
 
     Raises
     ------

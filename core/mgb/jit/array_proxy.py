@@ -1,7 +1,7 @@
-"""Proxies of NumPy's arrays among the arguments, or outside, which tell when the body looks at values.
+"""Proxies of NumPy arrays, which report when the body reads values.
 
-What an op of mgb's takes is an input. Shape and dtype have to stay, or lengths are symbolic. Whatever else is
-asked of the array looks at its values, which have to stay then.
+An array that an op of mgb takes is an input: its shape and dtype are guarded, or its lengths are symbolic.
+Any other use reads its values, which are guarded then.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .tree import parts_of, put
 
 
 class ArrayProxy:
-    """A proxy of an array; it says that it is one, and C code has to ask it for the values.
+    """A proxy of an array. It passes for an array, and C code must ask it for the values.
 
     Parameters
     ----------
     array : array
     measured : callable
-        Gives `array` as code of mgb's is given it.
+        Returns `array` as code of mgb receives it.
     looks : callable
-        Told that the values of `array` decide what comes.
+        Called with `array` when its values are read.
     """
 
     __slots__ = ("_looks", "_measured", "array")
@@ -41,11 +41,11 @@ class ArrayProxy:
 
     @property
     def measured(self) -> Any:
-        """The array as code of mgb's is given it, which does not look at values."""
+        """Return the array for code of mgb, which does not read values."""
         return self._measured(self.array)
 
     def fixed(self) -> Any:
-        """The array, which later calls need to have as well."""
+        """Return the array and guard its contents."""
         self._looks(self.array)
         return self.array
 
@@ -74,7 +74,7 @@ class ArrayProxy:
         return operator.index(self.shape[0]) if self.ndim else len(self.array)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(("__array_", "__cuda_array_")):  # NumPy and mgb ask what else it could be
+        if name.startswith(("__array_", "__cuda_array_")):  # protocols of other array types
             raise AttributeError(name)
         return getattr(self.fixed(), name)
 
@@ -88,7 +88,7 @@ class ArrayProxy:
         return np.asarray(self.fixed()).__array__(*args, **kwargs)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **options: Any) -> Any:
-        if (tensor := _tensor_among(given)) is not None:  # which takes it
+        if (tensor := _tensor_among(given)) is not None:  # the Tensor takes it as an input
             return type(tensor).__array_ufunc__(tensor, ufunc, method, *given, **options)
         return getattr(ufunc, method)(*map(fixed, given), **{k: each(v) for k, v in options.items()})
 
@@ -99,7 +99,7 @@ class ArrayProxy:
 
 
 def fixed(value: Any) -> Any:
-    """Of a proxy the array, whose values decide what comes; all else itself."""
+    """Return the array of a proxy, with its contents guarded; any other value itself."""
     return value.fixed() if type(value) is ArrayProxy else value
 
 
@@ -108,7 +108,7 @@ def _tensor_among(given: Iterable[Any]) -> Any:
 
 
 def each(value: Any) -> Any:
-    """`value` with the arrays, fixed, in place of proxies, in containers too, which stay the same."""
+    """Replace proxies in `value` by their arrays, also in containers, which keep their identity."""
     if type(value) is ArrayProxy:
         return value.fixed()
     inside = parts_of(value)
@@ -123,8 +123,8 @@ def each(value: Any) -> Any:
     return value
 
 
-def _binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -> Callable[..., Any]:
-    """An operator; where the other operand is a Tensor, it takes the array, as it does of NumPy's."""
+def _make_binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -> Callable[..., Any]:
+    """Return an operator. A Tensor as the other operand takes the array as an input."""
 
     def operate(self: ArrayProxy, other: Any) -> Any:
         if issubclass(type(other), Tensor):
@@ -136,11 +136,11 @@ def _binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -
     return operate
 
 
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+def _make_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, other: function(self.fixed(), fixed(other))
 
 
-def _asked(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_fixed_operands(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *given: function(self.fixed(), *map(fixed, given))
 
 
@@ -156,18 +156,18 @@ _COMPARISONS = {
 }  # fmt: skip
 for _name, _ufunc in _BOTH_WAYS.items():
     _function, _plain = getattr(operator, _name), _name.strip("_")
-    setattr(ArrayProxy, f"__{_plain}__", _binary(_ufunc, _function))
-    setattr(ArrayProxy, f"__r{_plain}__", _binary(_ufunc, _function, is_turned=True))
-    setattr(ArrayProxy, f"__i{_plain}__", _in_place(getattr(operator, f"i{_plain}")))
+    setattr(ArrayProxy, f"__{_plain}__", _make_binary(_ufunc, _function))
+    setattr(ArrayProxy, f"__r{_plain}__", _make_binary(_ufunc, _function, is_turned=True))
+    setattr(ArrayProxy, f"__i{_plain}__", _make_in_place(getattr(operator, f"i{_plain}")))
 for _name, _ufunc in _COMPARISONS.items():
-    setattr(ArrayProxy, f"__{_name}__", _binary(_ufunc, getattr(operator, _name)))
-setattr(ArrayProxy, "__divmod__", _binary(np.divmod, divmod))  # noqa: B010
-setattr(ArrayProxy, "__rdivmod__", _binary(np.divmod, divmod, is_turned=True))  # noqa: B010
+    setattr(ArrayProxy, f"__{_name}__", _make_binary(_ufunc, getattr(operator, _name)))
+setattr(ArrayProxy, "__divmod__", _make_binary(np.divmod, divmod))  # noqa: B010
+setattr(ArrayProxy, "__rdivmod__", _make_binary(np.divmod, divmod, is_turned=True))  # noqa: B010
 for _name, _function in (
     *((n, getattr(operator, n)) for n in "neg pos abs invert index getitem setitem delitem contains".split()),
     ("bool", bool), ("int", int), ("float", float), ("complex", complex), ("iter", iter), ("repr", repr),
     ("str", str), ("format", format), ("buffer", memoryview),
 ):  # fmt: skip
-    setattr(ArrayProxy, f"__{_name}__", _asked(_function))
+    setattr(ArrayProxy, f"__{_name}__", _with_fixed_operands(_function))
 
 ArrayProxy.__name__ = ArrayProxy.__qualname__ = "ndarray"

@@ -1,4 +1,4 @@
-"""A traced function as an object of Python: bound to instances, pickled as functions are, never copied."""
+"""A traced function as a Python object: it binds to instances, and is pickled and copied as functions are."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Instance = TypeVar("Instance")
 
 
 class Bindable(Generic[P, R]):
-    """What a traced function has of any Python function. Without one it is a decorator with these settings.
+    """What a traced function shares with Python functions. Without a function it is a decorator.
 
     Parameters
     ----------
     function : callable
-        What it wraps.
+        The wrapped function.
     """
 
     __name__: str
     __qualname__: str
     __wrapped__: Callable[P, R]
-    _settings: dict[str, Any]  # the keyword arguments that make another of its class for another function
+    _settings: dict[str, Any]  # the keyword arguments, for a trace of another function
 
     def __new__(cls, *args: Any, **settings: Any) -> Any:
         if not args and "function" not in settings:
@@ -43,7 +43,7 @@ class Bindable(Generic[P, R]):
         return made
 
     def __init__(self, function: Callable[P, R]) -> None:
-        check_plain(function)
+        check_function(function)
         functools.update_wrapper(cast(Callable[..., Any], self), function)
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self._bound: dict[int, tuple[weakref.ref[Any], Self]] = {}  # by id: an instance may have no hash
@@ -58,10 +58,10 @@ class Bindable(Generic[P, R]):
         self: Bindable[Concatenate[Instance, Q], R], instance: Instance, owner: type | None = None
     ) -> BoundTrace[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """A method: one record for each instance."""
+        """Return a method, which has records of its own for each instance."""
         if instance is None:
             return self
-        if type(instance).__itemsize__:  # a tuple, an int: no reference to it is weak, so it is an argument
+        if type(instance).__itemsize__:  # a tuple or an int has no weak references: it is an argument
             return MethodType(cast(Callable[..., Any], self), instance)
         key = id(instance)
         with self._binding:
@@ -79,37 +79,37 @@ class Bindable(Generic[P, R]):
                 "have its record; of a class that cannot be changed, trace a function that takes the instance"
             ) from error
         another: Callable[..., Self] = type(self)
-        bound = another(method_of(self.__wrapped__, reference), **self._settings)
+        bound = another(make_method(self.__wrapped__, reference), **self._settings)
         bound._instance, bound._body = reference, self.__wrapped__
         return reference, bound
 
-    def _is_method_of(self) -> Any:
-        """What this is a method of, or None."""
+    def _get_instance(self) -> Any:
+        """Return the instance of a method, or None."""
         return self._instance() if self._instance is not None else None
 
-    def _body_with(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The body, as the user wrote it, and what it is given by position, of a method the instance too."""
+    def _bind_body(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the user's function and its positional arguments, for a method with the instance."""
         instance = () if self._instance is None else (self._instance(),)
         return self._body, *instance, *args
 
     def __reduce_ex__(self, _protocol: Any) -> str | tuple[Any, ...]:
-        """Pickled by its name, as functions are, or by value where functions are."""
-        is_found = found_by_name(self)
+        """Pickle by name, as functions are pickled, or by value where the pickler does so with functions."""
+        is_found = is_found_by_name(self)
         if _functions_go_by_value() and (not is_found or self.__module__ == "__main__"):
-            return _made_again, (type(self), self.__wrapped__, self._settings)
+            return _rebuild, (type(self), self.__wrapped__, self._settings)
         if not is_found:
-            raise TracePicklingError(_not_found(self))
+            raise TracePicklingError(_explain_unpicklable(self))
         return self.__qualname__
 
     def __copy__(self, memo: Any = None) -> Self:
-        """Itself, as for functions."""
+        """Return itself, as functions do."""
         return self
 
     __deepcopy__ = __copy__
 
 
 class BoundTrace(Generic[P, R]):
-    """A traced method of one instance; everything but the call is that instance's traced function."""
+    """A traced method of one instance. All attributes are those of the instance's traced function."""
 
     def __init__(self, instance: Any, traced: Any, name: str) -> None:
         self.__self__ = instance
@@ -130,20 +130,20 @@ class BoundTrace(Generic[P, R]):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """Without ``self``, as that of any bound method."""
+        """Return the signature without ``self``."""
         return inspect.signature(MethodType(inspect.unwrap(self._traced.__wrapped__), self.__self__))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied as any bound method is: by its instance and its name there."""
+        """Pickle and copy as bound methods do: by the instance and the name."""
         return getattr, (self.__self__, self._name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """The method of the copied instance, as for bound methods."""
+        """Return the method of the copied instance."""
         return getattr(copy.deepcopy(self.__self__, memo), self._name)
 
 
-def method_of(function: Callable[..., Any], reference: weakref.ref[Any]) -> Callable[..., Any]:
-    """`function` as a method that does not keep its instance alive."""
+def make_method(function: Callable[..., Any], reference: weakref.ref[Any]) -> Callable[..., Any]:
+    """Return `function` as a method that does not keep its instance alive."""
 
     @functools.wraps(function)
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -153,7 +153,7 @@ def method_of(function: Callable[..., Any], reference: weakref.ref[Any]) -> Call
     return method
 
 
-#: Functions whose call runs nothing of their body.
+#: Functions whose body does not run when they are called.
 _LATER = {
     inspect.isgeneratorfunction: "a generator function",
     inspect.iscoroutinefunction: "an async function",
@@ -161,8 +161,8 @@ _LATER = {
 }
 
 
-def check_plain(function: Any) -> None:
-    """Refuse what a class would have bound, as by ``@classmethod``, and what does not run when called.
+def check_function(function: Any) -> None:
+    """Raise an error for what is not a plain function, such as a classmethod or a generator function.
 
     Raises
     ------
@@ -181,31 +181,32 @@ def check_plain(function: Any) -> None:
             )
 
 
-def found_by_name(traced: Bindable[..., Any]) -> bool:
-    """Has its module a traced function under its name?"""
+def is_found_by_name(traced: Bindable[..., Any]) -> bool:
+    """Check whether the module of `traced` has it under its name."""
     found: Any = sys.modules.get(traced.__module__)
-    for part in getattr(traced, "__qualname__", "").split("."):  # an object that is called has no name
+    for part in getattr(traced, "__qualname__", "").split("."):  # a callable object has no name
         found = getattr(found, part, None)
     return found is traced
 
 
 def _functions_go_by_value() -> bool:
-    """Is what pickles one that gives functions by value where no module is sure to have them?
+    """Check whether the pickler in use pickles functions by value.
 
-    So do cloudpickle's, under whatever name Dask, Ray and others ship it. They are told by their hook, and
-    their method has called the C code that asks for `__reduce_ex__`; the object is not told who asks.
+    cloudpickle's picklers do, under any name that Dask, Ray and others give them. Their hook
+    `reducer_override` identifies them. `__reduce_ex__` does not receive the pickler, so it is looked up in
+    the calling frame.
     """
     pickler = sys._getframe(2).f_locals.get("self")
     return isinstance(pickler, pickle.Pickler) and hasattr(pickler, "reducer_override")
 
 
-def _made_again(kind: type, function: Callable[..., Any], settings: dict[str, Any]) -> Any:
-    """What a pickle by value gives."""
+def _rebuild(kind: type, function: Callable[..., Any], settings: dict[str, Any]) -> Any:
+    """Rebuild a traced function that was pickled by value."""
     return kind(function, **settings)
 
 
-def _not_found(traced: Bindable[..., Any]) -> str:
-    """Why it cannot be pickled by its name, and what helps."""
+def _explain_unpicklable(traced: Bindable[..., Any]) -> str:
+    """Explain why `traced` cannot be pickled by name, and what helps."""
     if not hasattr(traced, "__qualname__"):
         kind = type(traced.__wrapped__).__name__
         return f"a traced {kind} cannot be pickled: it has no name; pickle the {kind}, and trace it anew"

@@ -1,4 +1,4 @@
-"""How a call is captured: its body runs in a `Recording`, and what it did and gave becomes a `Record`."""
+"""Capture a call: run its body in a `Recording`, and turn what it did into a `Record`."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..apply import caller
 from ..errors import TraceOutputError
 from ..scalars import SCALARS, Scalar, Size, holds_followed
 from ..sizes import settled, tuple_like
 from ..tensor import Tensor, run_in
-from .record import End, Ends, Live, Record
+from .guard import is_plain
+from .record import End, Ends, FixedValue, LiveValue, Record
 from .recording import Recording
+from .source import Argument
 from .tree import flatten_once, parts_of, put
-from .unrolled import tell_of_loops
+from .unrolled import warn_unrolled_loops
 
-#: A body, and what it is given by position.
+_IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
+
+#: A function and its positional arguments.
 Body = Sequence[Any]
 
 
 def run_body(session: Recording, body: Body, kwargs: Mapping[str, Any]) -> Any:
-    """What `body` gives in `session`, whose observer watches it."""
+    """Return the result of `body` in `session`, under its observer."""
     observer = session.observer
     if observer is None:
         return run_in(session, *body, **kwargs)
-    return with_numbers(run_in(session, observer.run, *body, **kwargs), decide=session.is_pure)
+    return replace_symbolic(run_in(session, observer.run, *body, **kwargs), decide=session.is_pure)
 
 
 def close(session: Recording, result: Any) -> Record:
-    """The record of a call whose body gave `result`: with its ends, if these need not be made anew."""
-    tell_of_loops(session.record)
+    """Return the record of a call whose body returned `result`; it has ends if later calls may skip it."""
+    warn_unrolled_loops(session.record)
     if session.is_pure or (session.policy.freezes and not session.reads):
-        session.record.ends = _ends_of(session.with_effects(result), session)
+        session.record.ends = _find_ends(_add_effects(result, session), session)
     return session.finish()
 
 
@@ -43,7 +49,7 @@ def note(
     inside: Callable[[Any], object] | None = None,
     check: Callable[[Recording], object] | None = None,
 ) -> Any:
-    """Record a call of which nothing runs; every Tensor outside is as before.
+    """Record a call without running its ops. Every Tensor outside is as before.
 
     Parameters
     ----------
@@ -51,14 +57,14 @@ def note(
     body : sequence
     kwargs : mapping
     inside : callable, optional
-        Does more in the session, given the result.
+        Called in the session with the result.
     check : callable, optional
-        Refuses what was recorded.
+        Raises an error for a record that is not valid.
 
     Returns
     -------
     object
-        The result, whose Tensors have no values; None for a body that was watched, as it must keep none.
+        The result, whose Tensors have no values. None for an observed body, so that its Tensors are released.
     """
     box: list[Any] = []
     try:
@@ -71,7 +77,7 @@ def note(
                 check(session)
         except Exception:
             if session.observer is None or not session.observer.is_trial:
-                session.compute_living()
+                session.compute_alive()
             raise
         session.undo()
     except BaseException:
@@ -82,18 +88,18 @@ def note(
         return box.pop()
     box.clear()
     if session.is_pure:
-        session.check_kept()
+        session.check_escapes()
     return None
 
 
-def with_numbers(result: Any, decide: bool) -> Any:
-    """The result of a body with plain numbers for those that are followed; other containers stay themselves.
+def replace_symbolic(result: Any, decide: bool) -> Any:
+    """Replace symbolic numbers in the result of a body by plain ones; other containers stay themselves.
 
-    If they may `decide` what it is, those that are leaves stay what they are: later calls have others there.
+    If they may `decide` what it is, leaves stay symbolic: later calls have other numbers there.
     """
     rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
-    flatten_once(result)  # which refuses what has no end
-    tuples: dict[int, Any] = {}  # by ids: what became of them, which is one where they were one
+    flatten_once(result)  # raises an error for a recursive result
+    tuples: dict[int, Any] = {}  # by id: the new tuple, so that one tuple stays one
 
     def settle(value: Any) -> Any:
         if (inside := parts_of(value)) is None:
@@ -113,29 +119,55 @@ def with_numbers(result: Any, decide: bool) -> Any:
     return settle(result)
 
 
-def _ends_of(result: Any, session: Recording) -> Ends:
-    """How the result of the call is nested and where each of its values comes from."""
+def _add_effects(result: Any, session: Recording) -> Any:
+    """Return `result`, or a tuple of it and of the values that the body wrote outside."""
+    effects = session.observer.writing.effects if session.observer is not None else []
+    session.record.writes = tuple([(effect.place, effect.appends) for effect in effects])
+    return (result, *(effect.value for effect in effects)) if effects else result
+
+
+def _find_ends(result: Any, session: Recording) -> Ends:
+    """Return how the result is nested, and where each of its values comes from."""
     leaves, structure = flatten_once(result)
-    found = {id(leaf): _ref_of(leaf, session) for leaf in leaves}
+    found = {id(leaf): _find_end(leaf, session) for leaf in leaves}
     refs = [found[id(leaf)] for leaf in leaves]
-    kept = [
-        isinstance(leaf, Tensor) and not isinstance(ref, Live) for leaf, ref in zip(leaves, refs, strict=True)
-    ]
-    session.returned([leaf if is_kept else None for leaf, is_kept in zip(leaves, kept, strict=True)])
+    moved = [not isinstance(leaf, Tensor) or isinstance(found[id(leaf)], LiveValue) for leaf in leaves]
+    session.note_returned([None if is_moved else leaf for leaf, is_moved in zip(leaves, moved, strict=True)])
     return structure, tuple(refs)
 
 
-def _ref_of(leaf: Any, session: Recording) -> End:
+def _find_end(leaf: Any, session: Recording) -> End:
     if leaf is None:
         return None
     if type(leaf) in SCALARS and type(leaf) is not Size:
-        return Live(leaf.path, leaf.value)
+        return LiveValue(leaf.path, leaf.value)
     if isinstance(leaf, Tensor):
-        session.check_kind(leaf)
-        return session.moved(leaf) or session.ref(leaf)
+        if type(leaf) is not Tensor and session.provenance.is_own(leaf):
+            session.must_run(f"returns a {type(leaf).__name__} that it makes")
+        return session.find_moved(leaf) or session.ref(leaf)
     if session.observer is not None and session.policy.skips:
-        return session.given(leaf)
+        return _keep_value(leaf, session)
     raise TraceOutputError(
         f"return value of traced function must be tensor, get {type(leaf).__name__} at {caller()}: "
         "a value that Python computes would be frozen at its first value; return Tensors"
     )
+
+
+def _keep_value(value: Any, session: Recording) -> FixedValue | LiveValue | None:
+    """Return the part of the result that replaces a value which is not a Tensor."""
+    observer = session.observer
+    assert observer is not None
+    if not is_plain(value):
+        for number, leaf in enumerate(session.leaves):
+            if leaf is value:
+                return LiveValue(Argument(number))
+    if type(value) is Size:
+        return FixedValue(value.value, size=value)
+    if isinstance(value, _IMMUTABLE):
+        return FixedValue(value)
+    if isinstance(value, np.ndarray) and observer.known(value) is None:
+        return FixedValue(FixedValue(value).copy(), copied=True)
+    if not observer.is_made(value):
+        return FixedValue(value)
+    session.must_run(f"returns an object that it makes, a {type(value).__name__}")
+    return None

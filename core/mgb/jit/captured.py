@@ -1,4 +1,4 @@
-"""A recorded call as a graph with names: what `dump` and `export` write."""
+"""A recorded call as a graph with names, for `dump` and `export`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..ir import Graph, Node, Spec, const_node, input_node
 from ..model_file import Ends, Names, shown
 from ..tensor import Parameter, Tensor
 from .entry import CUTS, END, Literal
-from .holder_guards import is_part
-from .record import Binding, End, External, Given, Record
+from .holder_state import is_part
+from .record import Binding, End, External, FixedValue, Record
 from .source import Argument, Held, found_at
 from .tree import LEAF, Structure, flatten
-from .variant import cut_out
+from .variant import extract_graph
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What `storage` needs to know of a recorded call, beside the record.
+    """What `storage` needs of a recorded call.
 
     Attributes
     ----------
     record : Record
-        With its ends.
+        It has ends.
     inputs : tuple
         For each argument that is a Tensor its index among the flattened arguments, its name if it was
         given by keyword, and its type.
@@ -37,19 +37,19 @@ class Captured:
 
     @property
     def structure(self) -> Structure:
-        """How the result was nested."""
+        """Return the nesting of the result."""
         assert self.record.ends is not None
         return self.record.ends[0]
 
     @property
     def results(self) -> tuple[End, ...]:
-        """Where its leaves come from."""
+        """Return where the leaves of the result come from."""
         assert self.record.ends is not None
         return self.record.ends[1]
 
     @classmethod
     def of(cls, args: Any, kwargs: Any, record: Record) -> Captured:
-        """Of a call with these arguments, before it has ended."""
+        """Capture a call with these arguments, before it has ended."""
         leaves, _ = flatten((args, kwargs))
         names = [*(None for _ in flatten(args)[0]), *_keyword_names(kwargs)]
         inputs = [
@@ -60,31 +60,31 @@ class Captured:
         return cls(record, tuple(inputs))
 
     def check(self) -> None:
-        """Refuse what a file cannot do: change Tensors outside, and what Python does with values."""
+        """Raise an error for what a file cannot do: change Tensors outside, or read values in Python."""
         _check_pure(self.record)
 
     def graph(self, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
-        """The graph over all arguments, with the constants of today, and the names of its ends."""
+        """Return the graph over all arguments, with the current constants, and the names of its ends."""
         nodes = {index: input_node(spec) for index, _, spec in self.inputs}
         boundary = {external.node: self._argument(external) for external in self.record.externals}
-        kind, keys = _container(self.structure)
+        kind, keys = _describe_container(self.structure)
         order = sorted(range(len(self.results)), key=keys.__getitem__) if kind == "dict" else None
         refs = [self.results[n] for n in order or range(len(self.results))]
         ends = tuple(_node(self.record, r) for r in refs)
-        graph, leaves = cut_out(ends, boundary, _constants_now(self.record))
+        graph, leaves = extract_graph(ends, boundary, _update_constants(self.record))
         nodes.update(zip(leaves, graph.inputs))
         graph = Graph(tuple(nodes[index] for index, _, _ in self.inputs), graph.outputs)
-        inputs = _input_names(self, arg_names)
+        inputs = _name_inputs(self, arg_names)
         if kind == "dict":
             if output_names is not None:
                 raise DumpNameTypeError("cannot specify output_names when output is already in dict format")
             output_names = [keys[n] for n in order or ()]
-        default = _default_names(graph, inputs, keep)
-        outputs = _named(output_names, len(refs), default.__getitem__, "output_names")
+        default = _make_default_names(graph, inputs, keep)
+        outputs = _choose_names(output_names, len(refs), default.__getitem__, "output_names")
         return graph, Ends(inputs, outputs, kind)
 
     def _argument(self, external: External) -> int:
-        """Which argument an input of the record is."""
+        """Return which argument an input of the record is."""
         source = external.source
         if isinstance(source, Argument) and any(source.index == index for index, _, _ in self.inputs):
             return source.index
@@ -94,7 +94,7 @@ class Captured:
         )
 
     def parameters(self) -> dict[str, Any]:
-        """The Tensors of the holders that worked in the body, by their names in the outermost of them."""
+        """Return the Tensors of the holders that the body used, by their names in the outermost holder."""
         holders = [held.get() for held, _ in self.record.holders if not held.is_gone()]
         inner = {id(part) for holder in holders for _, part in parts_within(holder)}
         return {
@@ -107,14 +107,14 @@ class Captured:
 
 
 def _keyword_names(kwargs: Mapping[str, Any]) -> Iterator[str]:
-    """A name for each leaf of the keyword arguments: ``mask``, ``pair[0]``."""
+    """Yield a name for each leaf of the keyword arguments: ``mask``, ``pair[0]``."""
     for key, value in kwargs.items():
         leaves, structure = flatten(value)
         yield from [key] if structure == LEAF else (f"{key}[{n}]" for n in range(len(leaves)))
 
 
-def _ends_with_the_call(binding: Binding) -> bool:
-    """Is it the ``grad`` of an argument, which the caller of a file has as an array, or one that is gone?"""
+def _is_allowed_in_file(binding: Binding) -> bool:
+    """Check whether a binding clears a ``grad``, or sets that of an argument, which is an array in a file."""
     return binding.is_grad and (isinstance(binding.target, Argument) or binding.source is None)
 
 
@@ -127,7 +127,7 @@ def _check_pure(record: Record) -> None:
             raise DumpTrainingError(
                 f"can not dump {type(holder).__name__} in training mode, maybe you forget to do model.eval()?"
             )
-    if not all(map(_ends_with_the_call, record.bindings)):
+    if not all(map(_is_allowed_in_file, record.bindings)):
         raise DumpTrainingError(
             "the function gives Tensors outside of it new values or gradients, or draws random numbers, "
             "which a file cannot: dump a function that only computes, set each `grad` of a Parameter to None "
@@ -141,10 +141,10 @@ def _check_pure(record: Record) -> None:
             )
 
 
-def _constants_now(record: Record) -> dict[Node, Node]:
-    """For each constant that was the value of a Tensor outside one of the value that it has now."""
+def _update_constants(record: Record) -> dict[Node, Node]:
+    """Map each constant that was the value of a Tensor outside to a constant of its current value."""
     found = {}
-    instead = _replaced(record) if record.captured else {}
+    instead = _find_replacements(record) if record.captured else {}
     for node, literal in record.captured.items():
         owner = literal.owner() if literal.owner is not None else None
         owner = instead.get(id(owner), owner)
@@ -159,20 +159,20 @@ def _constants_now(record: Record) -> dict[Node, Node]:
     return found
 
 
-def _replaced(record: Record) -> dict[int, Tensor]:
-    """By the ids of Tensors that decided what holders do: those that stand there now."""
+def _find_replacements(record: Record) -> dict[int, Tensor]:
+    """Map the ids of Tensors that decided what holders do to the Tensors that are there now."""
     now: dict[int, Tensor] = {}
     for held, parts in record.holders:
         for source, then in parts if not held.is_gone() else ():
             value = found_at(source)
             if isinstance(then, Tensor) and isinstance(value, Tensor):
                 if now.setdefault(id(then), value) is not value:
-                    raise _changed(f"{source} is another Tensor")
+                    raise _make_change_error(f"{source} is another Tensor")
             elif value is not then:
-                raise _changed(f"{source} is another object")
+                raise _make_change_error(f"{source} is another object")
     for guard in record.guards:
         if guard.test == "items" and any(map(_is_held_part, guard.value)) and not guard.holds(()):
-            raise _changed(guard.change(()))
+            raise _make_change_error(guard.change(()))
     return now
 
 
@@ -180,32 +180,32 @@ def _is_held_part(held: Any) -> bool:
     return isinstance(held, Held) and (held.is_gone() or is_part(held.get()))
 
 
-def _changed(what: str) -> DumpStateError:
+def _make_change_error(what: str) -> DumpStateError:
     return DumpStateError(f"{what} than in the recorded call: make a new trace, call that, and write it")
 
 
-def _input_names(captured: Captured, arg_names: Any) -> list[str]:
+def _name_inputs(captured: Captured, arg_names: Any) -> list[str]:
     by_keyword = [name for _, name, _ in captured.inputs if name is not None]
     count = len(captured.inputs) - len(by_keyword)
-    given = _named(arg_names, count, "arg_{}".format, "arg_names")
-    return _named([*given, *by_keyword], len(captured.inputs), str, "arg_names")
+    given = _choose_names(arg_names, count, "arg_{}".format, "arg_names")
+    return _choose_names([*given, *by_keyword], len(captured.inputs), str, "arg_names")
 
 
-def _named(given: Any, wanted: int, default: Callable[[int], str], what: str) -> list[str]:
-    """The names that the user gives, or else default ones.
+def _choose_names(given: Any, count: int, default: Callable[[int], str], what: str) -> list[str]:
+    """Return the names that the user gave, or default ones.
 
     Raises
     ------
     DumpNameError
-        They are too few or too many, or two are equal.
+        Their number is wrong, or two are equal.
     DumpNameTypeError
-        They are no list of names.
+        They are not a list of names.
     """
     if not isinstance(given, str | list | tuple | None):
         raise DumpNameTypeError(f"{what}: give a list of names, not {given!r}")
-    names = [given] if isinstance(given, str) else [None] * wanted if given is None else list(given)
-    if len(names) != wanted:
-        raise DumpNameError(f"wrong number of {what}, should be {wanted} values, got {len(names)}")
+    names = [given] if isinstance(given, str) else [None] * count if given is None else list(given)
+    if len(names) != count:
+        raise DumpNameError(f"wrong number of {what}, should be {count} values, got {len(names)}")
     found = [default(n) if name is None else name for n, name in enumerate(names)]
     for name in found:
         if not isinstance(name, str) or not name or not name.isprintable():
@@ -216,13 +216,13 @@ def _named(given: Any, wanted: int, default: Callable[[int], str], what: str) ->
     return found
 
 
-def _default_names(graph: Graph, taken: list[str], keep: int) -> list[str]:
+def _make_default_names(graph: Graph, taken: list[str], keep: int) -> list[str]:
     names = Names(taken)
     return [names.new(shown(o.op) if keep else "output") for o in graph.outputs]
 
 
-def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
-    """What the outputs were in, and their keys."""
+def _describe_container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
+    """Return the kind of container of the outputs, and its keys."""
     flat = all(child == LEAF for child in structure.children)
     if structure.kind is None:
         return "tensor", ()
@@ -242,6 +242,6 @@ def _container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
 
 def _node(record: Record, ref: End) -> Node:
     if not isinstance(ref, int | Literal):
-        got = type(ref.value).__name__ if isinstance(ref, Given) else "None"
+        got = type(ref.value).__name__ if isinstance(ref, FixedValue) else "None"
         raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")
     return record.node(ref)

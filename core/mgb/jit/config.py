@@ -1,4 +1,4 @@
-"""What `trace` takes besides numbers and switches."""
+"""The options of traced functions, and their checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OVERRIDES = {
 
 @dataclass(slots=True, repr=False)
 class GraphOptimizationConfig:
-    """What the fusion detector may put into a group; None lets `opt_level` decide.
+    """Which nodes fusion may put into one group; None lets `opt_level` decide.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class GraphOptimizationConfig:
 
 
 class _Options(TypedDict, total=False):
-    """What every traced function takes, for type checkers; `trace` says what each is."""
+    """The options of every traced function, for type checkers; `trace` documents them."""
 
     capture_as_const: bool
     sublinear_memory_config: SublinearMemoryConfig | None
@@ -82,7 +82,7 @@ class _Options(TypedDict, total=False):
 
 
 class TraceOptions(_Options, total=False):
-    """What `trace` takes."""
+    """The options of `trace`."""
 
     symbolic: bool
     record_only: bool
@@ -91,26 +91,26 @@ class TraceOptions(_Options, total=False):
 
 
 class WholeOptions(TraceOptions, total=False):
-    """What `xla_trace` takes."""
+    """The options of `xla_trace`."""
 
     mesh: int | None
 
 
 class PartialOptions(_Options, total=False):
-    """What `partial_trace` takes."""
+    """The options of `partial_trace`."""
 
     trace_gmcallback: bool
 
 
 def check_options(owner: str, options: Mapping[str, Any]) -> None:
-    """Refuse switches that are no booleans, levels that there are not, and backends without a name.
+    """Raise an error for switches that are not booleans, invalid levels, and unknown backends.
 
     Parameters
     ----------
     owner : str
-        What takes them.
+        The name of the decorator.
     options : mapping
-        By name, other ones too.
+        The options by name; other names are ignored.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def check_options(owner: str, options: Mapping[str, Any]) -> None:
 def memory_config(
     sublinear: SublinearMemoryConfig | None, dtr: DTRConfig | None
 ) -> SublinearMemoryConfig | DTRConfig | None:
-    """The one way to save memory that a trace was given, with what the environment says of it.
+    """Return the memory option of a trace, with the environment variables that override it.
 
     Parameters
     ----------
@@ -155,20 +155,20 @@ def memory_config(
     MemoryConfigError
         Both are given, one is of another class, or a variable holds what its field cannot take.
     """
-    for name, given, wanted in (
+    for name, given, expected in (
         ("sublinear_memory_config", sublinear, SublinearMemoryConfig),
         ("dtr_config", dtr, DTRConfig),
     ):
-        if given is not None and not isinstance(given, wanted):
-            raise MemoryConfigError(f"{name} is a {type(given).__name__}; give a mgb.jit.{wanted.__name__}")
+        if given is not None and not isinstance(given, expected):
+            raise MemoryConfigError(f"{name} is a {type(given).__name__}; give a mgb.jit.{expected.__name__}")
     if sublinear is not None and dtr is not None:
         raise MemoryConfigError(
             "sublinear_memory_config and dtr_config are two ways to the same end: give one of them"
         )
-    return _overridden(sublinear) if sublinear is not None else dtr
+    return _override_fields(sublinear) if sublinear is not None else dtr
 
 
-def _overridden(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
+def _override_fields(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
     for field, variable in _OVERRIDES.items():
         text = variable.get().strip()
         if text:
@@ -181,8 +181,8 @@ def _overridden(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
     return given
 
 
-def which_calls_run(owner: str, run_body: bool | None, without_host: bool) -> bool | None:
-    """The option ``run_body``, which MegEngine's ``without_host=True`` sets to False.
+def resolve_run_body(owner: str, run_body: bool | None, without_host: bool) -> bool | None:
+    """Return the option ``run_body``, which MegEngine's ``without_host=True`` sets to False.
 
     Raises
     ------

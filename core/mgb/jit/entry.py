@@ -1,4 +1,4 @@
-"""One step of a record: an op, where its operands come from, and cuts between programs."""
+"""One step of a record: an op with the origins of its operands, or a cut between programs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _no_spec(*_specs: Spec, **_params: Any) -> Spec:
     raise AssertionError("a cut makes no value")
 
 
-#: Pseudo-ops in the sequence: the program splits here. ``required`` are the steps whose values leave the
+#: Pseudo-ops in the sequence where the program is split. ``required`` are the steps whose values leave the
 #: program.
 READ = Op("read of a value", Kind.OPAQUE, _no_spec)
 EXCLUDE = Op("exclude_from_trace", Kind.OPAQUE, _no_spec)
 END = Op("end", Kind.OPAQUE, _no_spec)
 CUTS = frozenset({READ, EXCLUDE, END})
 
-#: The shape of a value as an int32 Tensor. In a record shapes are known, so that its node is a constant.
+#: The shape of a value as an int32 Tensor. In a record shapes are known, so its node is a constant.
 SHAPE = Op(
     "shape_of",
     Kind.OPAQUE,
@@ -34,8 +34,8 @@ SHAPE = Op(
     differentiable=False,
 )
 
-#: Stands for the gradient that will arrive for its operand, where a call and its gradient are noted together:
-#: from the first one on, the steps belong to another program.
+#: The gradient that will arrive for its operand, if a call and its gradient are recorded together. From the
+#: first one on, the steps belong to another program.
 OUTPUT_GRADIENT = Op("output_gradient", Kind.OPAQUE, lambda y: y, differentiable=False)
 
 
@@ -46,15 +46,15 @@ class Literal:
     Attributes
     ----------
     array : array
-        As the op saw it.
+        The operand of the op.
     raw : bool, int, float or None
         The Python scalar that it was made of, if known.
     owner : weak reference or None
         The Tensor outside whose value it was.
     device : str
-        Of that Tensor; the array may be NumPy's nevertheless.
+        The device of that Tensor; the array may be a NumPy array on any device.
     size : Size or None
-        Which one it is, where it is a length that is followed.
+        The symbolic length that it is, if any.
     """
 
     array: Any
@@ -64,7 +64,7 @@ class Literal:
     size: Size | None = None
 
     def at(self, at: At) -> Literal:
-        """The constant for other lengths."""
+        """Return the constant for other lengths."""
         if self.size is None:
             return self
         value = at(self.size)
@@ -72,7 +72,7 @@ class Literal:
         return Literal(array, plain(value), None, self.device, value if type(value) is Size else None)
 
     def matches(self, other: Any) -> bool:
-        """Is `other` the same constant? NaN equals NaN; 0.0 and -0.0 differ."""
+        """Check whether `other` is the same constant. NaN equals NaN; 0.0 and -0.0 differ."""
         mine = self.array
         if mine is other:
             return True
@@ -95,11 +95,11 @@ Ref = int | Literal
 
 
 def external_ref(number: int) -> int:
-    """The `Ref` of external input `number`."""
+    """Return the `Ref` of external input `number`."""
     return -1 - number
 
 
-#: The type that a cut has, which makes no value.
+#: The type of a cut, which makes no value.
 _NOTHING = Spec((), dtypes.bool_)
 
 
@@ -121,7 +121,7 @@ class Entry:
 
 
 def cut_at(op: Op, source: str, required: tuple[int, ...] = ()) -> Entry:
-    """A cut, where the values of the steps `required` leave the program."""
+    """Return a cut, where the values of the steps `required` leave the program."""
     return Entry(op, (), {}, _NOTHING, source, required)
 
 

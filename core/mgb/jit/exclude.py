@@ -1,4 +1,4 @@
-"""`exclude_from_trace`: a stretch of code that runs eagerly in the middle of a traced function."""
+"""`exclude_from_trace`: run a block of a traced function eagerly."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .recording import Recording
 
 
 class exclude_from_trace(ContextDecorator):
-    """Run the block eagerly and freely, at every call; outside a trace this does nothing.
+    """Run the block eagerly at every call. Outside a trace this does nothing.
 
-    What was traced before has its values inside the block; Tensors made inside are inputs of what follows.
-    A body with such a block runs at every call; where no body runs, as with ``trace(run_body=False)``, it is
-    refused.
+    Inside the block, Tensors that were traced before it have values; Tensors made inside are inputs of the
+    ops after it. A body with such a block runs at every call, so ``trace(run_body=False)`` raises an error
+    for it.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class exclude_from_trace(ContextDecorator):
     _session: Recording | BodyStream | None = None
 
     def _recreate_cm(self) -> exclude_from_trace:
-        """One for each call of a function that this decorates: it may call itself."""
+        """Return a new context for each call of a decorated function, which may be recursive."""
         return exclude_from_trace()
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Every stage of a traced call, as text."""
+"""Every stage of a traced call as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .variant import Segment, Variant
 
 
 class Explanation(str):
-    """The stages of a call as text; in a notebook each is behind its title."""
+    """The stages of a call as text. A notebook shows a foldable section for each."""
 
     def _repr_html_(self) -> str:
         parts = re.split(r"^(.+)\n[-=]+$", str(self), flags=re.MULTILINE)
@@ -21,7 +21,7 @@ class Explanation(str):
 
 
 def explain(variant: Variant) -> str:
-    """What was recorded, what simplification left, the groups and why they end, the kernels, the memory.
+    """Return the stages of a call: recorded, simplified, groups and why they end, kernels, memory.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def explain(variant: Variant) -> str:
     Returns
     -------
     str
-        One part for each segment; a segment ends where the body reads a value or leaves the trace.
+        One part for each segment. A segment ends where the body reads a value or leaves the trace.
     """
     count = len(variant.segments)
     parts = [_segment(variant, n, segment, count) for n, segment in enumerate(variant.segments)]
@@ -48,7 +48,7 @@ def _segment(variant: Variant, number: int, segment: Segment, count: int) -> str
 
 
 def explain_program(title: str, program: Program) -> str:
-    """Every stage of one program under a `title`, as text."""
+    """Return every stage of one program as text, under a `title`."""
     return "\n\n".join(
         [
             _heading(title),

@@ -1,4 +1,4 @@
-"""What has to be as it was outside for a body to be skipped: a `Guard` is one fact, `Guards` are a call's."""
+"""What must be unchanged for a call to skip the body: a `Guard` is one fact, `Guards` those of a call."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from ..forking import cached_property
 from ..tensor import of_handler
-from .source import Argument, Attribute, Grad, Held, Scope, Source, is_gone, roots, short
+from .generated import Lines
+from .source import Argument, Attribute, Grad, Held, Scope, Source, format_value, is_gone, roots
 
 #: Types whose values never change and are compared as values.
 PLAIN = frozenset(
@@ -21,27 +21,24 @@ PLAIN = frozenset(
 )
 _SINGLE = frozenset({type(None), bool, type(Ellipsis), type(NotImplemented)})
 
-#: What a generated function returns where a guard does not hold.
-MISS = object()
-
 #: Bytes up to which an array is compared as a whole.
 LARGEST_ARRAY = 64 * 1024
 
 
 def is_plain(value: Any) -> bool:
-    """Is it a number, a text or such, or a tuple or frozenset of them?"""
+    """Check whether `value` is a number, a string or another plain value, or a tuple or frozenset of such."""
     kind = type(value)
     if kind in PLAIN:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_plain, value))
-    if issubclass(kind, np.generic):  # not what says that it is one, as a number that is followed does
-        return not (value.dtype.hasobject or kind is np.void)  # which may show what is in an array
+    if issubclass(kind, np.generic):  # `isinstance` is true for symbolic numbers
+        return not (value.dtype.hasobject or kind is np.void)  # np.void may be a view of an array
     return issubclass(kind, np.dtype)
 
 
 def same(one: Any, two: Any) -> bool:
-    """Are two plain values the same in every way? 0.0 is not -0.0, 1 is not True, NaN is NaN."""
+    """Check whether two plain values are interchangeable: 0.0 is not -0.0, 1 is not True, NaN is NaN."""
     if one is two:
         return True
     kind = type(two)
@@ -63,7 +60,7 @@ def same(one: Any, two: Any) -> bool:
 
 
 def same_items(now: Any, then: tuple[Any, ...]) -> bool:
-    """Are the elements, in their order, plain values that are the same, or the `Held` objects?"""
+    """Check whether the elements, in order, are the same plain values or the `Held` objects."""
     if len(now) != len(then):
         return False
     return all(
@@ -73,7 +70,7 @@ def same_items(now: Any, then: tuple[Any, ...]) -> bool:
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> bytes:
-    """What it holds; of a large one a digest."""
+    """Return the contents of an array; of a large one a digest."""
     if array.nbytes <= LARGEST_ARRAY:
         return array.tobytes()
     return blake2b(np.ascontiguousarray(array).view(np.uint8).data).digest()
@@ -81,7 +78,7 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What an array held."""
+    """The contents of an array at one time."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -89,16 +86,16 @@ class Contents:
 
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Contents:
-        """As it is now."""
+        """Return the current contents of `array`."""
         return Contents(array.shape, array.dtype, _bytes_of(array))
 
     @property
     def is_whole(self) -> bool:
-        """Is it all that the array held, and no digest?"""
+        """Check whether `data` is all of the contents, rather than a digest."""
         return math.prod(self.shape) * int(self.dtype.itemsize) == len(self.data)
 
     def are_in(self, array: Any) -> bool:
-        """Does `array` hold them?"""
+        """Check whether `array` has these contents."""
         return (
             isinstance(array, np.ndarray)
             and array.shape == self.shape
@@ -112,11 +109,11 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One kind of fact: how it is asked, interpreted and as code, and what is said when it does not hold."""
+    """One kind of guard: how it is checked, as Python and as code, and the message when it fails."""
 
     holds: Callable[[Any, Any], bool]
     code: Callable[[str, Any, Scope], str]
-    words: str
+    message: str
 
 
 def _is(value: Any, held: Held) -> bool:
@@ -153,7 +150,7 @@ def _key_code(key: Any, scope: Scope) -> str:
     return repr(key) if type(key) is str else scope.name(key)
 
 
-#: Every kind of fact. `{0}` is the source, `{1}` what was there, `{2}` what is there now.
+#: Every kind of guard. In messages `{0}` is the source, `{1}` the recorded value, `{2}` the current one.
 TESTS = {
     "is": Test(_is, lambda x, v, s: v.code(x, s), "{0} is {2}, it was {1}"),
     "same": Test(same, _equal_code, "{0} is {2}, it was {1}"),
@@ -215,7 +212,7 @@ class Guard:
     value: Any
 
     def holds(self, leaves: Sequence[Any]) -> bool:
-        """Does it, now?"""
+        """Check whether the guard holds."""
         try:
             value = self.source.read(leaves)
             if isinstance(self.value, Source):
@@ -227,7 +224,7 @@ class Guard:
             return False
 
     def change(self, leaves: Sequence[Any]) -> str:
-        """Why it does not, in words."""
+        """Describe why it does not hold."""
         try:
             now = self.source.read(leaves)
         except Exception as error:
@@ -236,27 +233,27 @@ class Guard:
             gone = "what the body found in an object is gone with it"
             return gone if is_gone(self.source) else f"{self.source} is there no more"
         if self.test == "is" and self.value.is_gone():
-            return f"{self.source} is another object than before, {short(now)}"
-        if self.test == "is" and short(now) == str(self.value):
-            return f"{self.source} is another {short(now).removeprefix('a ')} than before"
+            return f"{self.source} is another object than before, {format_value(now)}"
+        if self.test == "is" and format_value(now) == str(self.value):
+            return f"{self.source} is another {format_value(now).removeprefix('a ')} than before"
         if self.test == "disjoint" and isinstance(self.source, Attribute):
             name = next(name for name in self.value if name in now)
             return f"{Attribute(self.source.of, name)} is there now"
-        return TESTS[self.test].words.format(self.source, _said(self.value), short(now))
+        return TESTS[self.test].message.format(self.source, _format(self.value), format_value(now))
 
     def code(self, scope: Scope) -> str:
-        """The expression that asks."""
+        """Return the expression that checks the guard."""
         return TESTS[self.test].code(scope.local(self.source), self.value, scope)
 
     @property
     def is_of_training(self) -> bool:
-        """Has a Tensor a ``grad``, what is trained: does other ops follow from it whatever Python reads?"""
+        """Check whether it is about training: whatever Python reads, a ``grad`` decides which ops run."""
         if isinstance(self.source, Grad):
             return self.test in ("a Tensor", "no Tensor")
         return isinstance(self.source, Attribute) and self.source.name == "__revision__"
 
     def key(self) -> Any:
-        """What equal guards have in common; 1, True and 1.0 differ."""
+        """Return what equal guards have in common. The values 1, True and 1.0 differ."""
         return self.source, self.test, _key(self.value)
 
 
@@ -266,48 +263,8 @@ def _key(value: Any) -> Any:
     return (type(value), repr(value)) if is_plain(value) else value
 
 
-def _said(value: Any) -> str:
-    return short(value) if is_plain(value) else str(value)
-
-
-class Lines:
-    """The lines of a function that has the arguments as ``t0``, ``t1``...; what several ask for is read once.
-
-    Parameters
-    ----------
-    begun : Lines, optional
-        The first of them are its lines; it stays as it is.
-
-    Attributes
-    ----------
-    names : Names
-        The globals of that function.
-    """
-
-    def __init__(self, begun: Lines | None = None) -> None:
-        self.names, self._named = Names(), dict[int, tuple[str, Any]]()
-        self._locals: dict[Source, str] = {}
-        self.lines: list[str] = []
-        if begun is not None:
-            self.names.update(begun.names)
-            self._named.update(begun._named)
-            self._locals.update(begun._locals)
-            self.lines.extend(begun.lines)
-
-    def name(self, value: Any) -> str:
-        """The global that has `value`."""
-        if id(value) not in self._named:
-            self._named[id(value)] = self.names(value), value
-        return self._named[id(value)][0]
-
-    def local(self, source: Source) -> str:
-        if isinstance(source, Argument):
-            return source.code(self)
-        if source not in self._locals:
-            text = source.code(self)
-            self._locals[source] = f"e{len(self._locals)}"
-            self.lines.append(f"{self._locals[source]} = {text}")
-        return self._locals[source]
+def _format(value: Any) -> str:
+    return format_value(value) if is_plain(value) else str(value)
 
 
 class Guards:
@@ -317,12 +274,12 @@ class Guards:
         self._guards: dict[Any, Guard] = {guard.key(): guard for guard in guards}
 
     def add(self, *guards: Guard) -> None:
-        """More of them."""
+        """Add guards."""
         for guard in guards:
             self._guards.setdefault(guard.key(), guard)
 
     def discard(self, guard: Guard) -> None:
-        """One less."""
+        """Remove a guard."""
         self._guards.pop(guard.key(), None)
 
     def __contains__(self, guard: Guard) -> bool:
@@ -340,7 +297,7 @@ class Guards:
     __hash__ = None  # type: ignore[assignment]
 
     def write(self, writer: Lines) -> Lines:
-        """As lines that return `MISS` where a guard does not hold; what they raise means that too."""
+        """Write lines that return `MISS` where a guard does not hold. An exception counts as `MISS` too."""
         for guard in self:
             condition = guard.code(writer)
             writer.lines.append(f"if not ({condition}): return MISS")
@@ -348,20 +305,20 @@ class Guards:
 
     @cached_property
     def lines(self) -> Lines:
-        """What `write` writes first in a function, for all functions that begin so: calls of any lengths."""
+        """Return the lines of these guards, which begin the functions of calls of any lengths."""
         return self.write(Lines())
 
-    def of_training(self) -> Guards | None:
-        """Those that say which ops a body does whatever Python reads; None where there are none."""
+    def select_training(self) -> Guards | None:
+        """Return the guards of training; None if there are none."""
         found = [guard for guard in self if guard.is_of_training]
         return Guards(found) if found else None
 
-    def asks_arguments(self) -> bool:
-        """Is one about an argument?"""
+    def depends_on_arguments(self) -> bool:
+        """Check whether a guard reads an argument."""
         return any(isinstance(start, Argument) for guard in self for start in roots(guard.source))
 
     def hold(self, leaves: Sequence[Any]) -> bool:
-        """Do all? What is gone is not asked for."""
+        """Check whether all guards hold, except those of objects that are gone."""
         return self._check(leaves) or all(is_gone(g.source) or g.holds(leaves) for g in self)
 
     @cached_property
@@ -369,61 +326,20 @@ class Guards:
         return self.compile()
 
     def compile(self) -> Callable[[Sequence[Any]], bool]:
-        """``check(leaves)``: do all hold?"""
+        """Return ``check(leaves)``, which checks all guards."""
         written = self.lines
         check: Callable[[Sequence[Any]], bool]
         check = written.names.compile([g.source for g in self], [*written.lines, "return True"], "False")
         return check
 
     def why(self, leaves: Sequence[Any], but: Collection[Source] = ()) -> str | None:
-        """The first that does not hold, in words; None where all do, `but` for those of these sources."""
+        """Describe the first guard that fails, except those of the sources in `but`; None: there is none."""
         unmet = self.unmet(leaves, but)
         return None if unmet is None else unmet.change(leaves)
 
     def unmet(self, leaves: Sequence[Any], but: Collection[Source] = ()) -> Guard | None:
-        """The first that does not hold; None where all do, `but` for those of these sources."""
+        """Return the first guard that fails, except those of the sources in `but`; None if there is none."""
         for guard in self._guards.values():
             if not guard.holds(leaves) and guard.source not in but:
                 return guard
         return None
-
-
-def reader_of(sources: Sequence[Source | None]) -> Callable[[Sequence[Any]], list[Any]]:
-    """``read(leaves)``: what is found at each of `sources`, None where that is none; or where one is gone."""
-    writer, wanted = Lines(), [source for source in sources if source is not None]
-    found = ["None" if source is None else writer.local(source) for source in sources]
-    lines = [*writer.lines, f"return [{', '.join(found)}]"]
-    read: Callable[[Sequence[Any]], list[Any]]
-    read = writer.names.compile(wanted, lines, f"[None] * {len(sources)}")
-    return read
-
-
-class Names(dict[str, Any]):
-    """The globals of a generated function; called with a value it gives that a name."""
-
-    def __init__(self) -> None:
-        super().__init__(MISS=False)
-
-    def __call__(self, value: Any) -> str:
-        name = f"g{len(self)}"
-        self[name] = value
-        return name
-
-    def compile(self, sources: Sequence[Source], lines: Sequence[str], otherwise: str) -> Any:
-        """A function of the flattened arguments with these lines, which may read `sources`.
-
-        Whatever exception they raise, it returns `otherwise`; those of signal handlers are no failure.
-        """
-        starts = (start for source in sources for start in roots(source))
-        indices = sorted({start.index for start in starts if isinstance(start, Argument)})
-        given = [f"t{index} = leaves[{index}]" for index in indices]
-        body = "\n".join(f"  {line}" for line in [*given, *lines])
-        failing = f"  if {self(of_handler)}(error): raise\n  return {otherwise}\n"
-        text = f"def made(leaves):\n try:\n{body}\n except Exception as error:\n{failing}"
-        return self.made_by(compile(text, "<guards>", "exec"))
-
-    def made_by(self, code: CodeType) -> Any:
-        """The function ``made`` that `code` defines; globals of a class of their own are slow to read."""
-        scope = dict(self)
-        exec(code, scope)
-        return scope["made"]

@@ -1,4 +1,4 @@
-"""`load`, by the name of the module that it is imported from."""
+"""Re-export of `load` and its classes from `storage`."""
 
 from ..storage.load import Loaded, load, load_outputs
 

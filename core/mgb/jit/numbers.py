@@ -1,4 +1,4 @@
-"""Python numbers that a recording follows: each has a source where it is found, or is computed of such."""
+"""Symbolic Python numbers of a recording: each has a source, or is computed from others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..apply import follow
 from ..scalars import FOLLOWED, SCALARS, Scalar, Whole, are_numbers, computed, fixed, plain
 from ..tensor import Tensor
 from .guard import Guard, Guards
-from .source import Held, Scope, Source, short
-from .tree import exactly
+from .source import Held, Scope, Source, format_value
+from .tree import exact_key
 
-#: Functions that are written between their operands.
+#: Functions that are written as operators.
 _SIGNS = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
     operator.mod: "%", operator.pow: "**", operator.lt: "<", operator.le: "<=", operator.gt: ">",
@@ -28,11 +28,11 @@ _SIGNS = {
     operator.and_: "&", operator.or_: "|", operator.xor: "^",
 }  # fmt: skip
 
-#: Of these the type of the result may be another one for other numbers.
+#: Functions whose result may have another type for other numbers.
 _OF_ANY_TYPE = frozenset({operator.pow, pow})
 
 
-#: Functions in C that compute a number of numbers alone, and would take their values without asking.
+#: Functions in C that compute a number from numbers, and would read their values without a hook.
 _OF_NUMBERS = frozenset({int, float, bool, *(f for f in vars(math).values() if callable(f))})
 
 
@@ -42,7 +42,7 @@ class _Constant(Source):
     __slots__ = ("_key", "value")
 
     def __init__(self, value: Any) -> None:
-        self.value, self._key = value, exactly(value)
+        self.value, self._key = value, exact_key(value)
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -57,12 +57,12 @@ class _Constant(Source):
         return scope.name(self.value)
 
     def __str__(self) -> str:
-        return short(self.value)
+        return format_value(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Computed(Source):
-    """What a function without effects gives for numbers, found or computed."""
+    """The result of a pure function of numbers."""
 
     function: Callable[..., Any]
     of: tuple[Source, ...]
@@ -83,8 +83,8 @@ class Computed(Source):
 
 
 @functools.cache
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` for numbers of NumPy's; what NumPy may tell in another way is an error."""
+def with_numpy_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` for NumPy's numbers, with NumPy's warnings turned into errors."""
 
     @functools.wraps(function)
     def call(*given: Any) -> Any:
@@ -95,12 +95,12 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Numbers:
-    """Those that one recording follows: see `scalars.Follower`.
+    """The symbolic numbers of one recording: see `scalars.Follower`.
 
     Parameters
     ----------
     guards : Guards
-        Where it notes what has to stay.
+        Receives the guards.
     """
 
     def __init__(self, guards: Guards) -> None:
@@ -112,7 +112,7 @@ class Numbers:
         return bool(self._made)
 
     def at(self, source: Source, value: Any) -> Any:
-        """What stands for the number `value`, which is found at `source`; NaN, known by identity, stays."""
+        """Return the symbolic number for `value` at `source`. NaN stays NaN, which is known by identity."""
         if value != value:
             self._guards.add(Guard(source, "same", value))
             return value
@@ -121,17 +121,17 @@ class Numbers:
         return self._of(source, value)
 
     def sources(self) -> Iterator[Source]:
-        """Where the numbers are found that are not computed."""
+        """Yield the sources of the numbers that are not computed."""
         return (source for source in self._made if not isinstance(source, Computed))
 
     def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
         given = tuple([g if type(g) in SCALARS and g.follower is self else fixed(g) for g in given])
         here = tuple(map(plain, given))
         if any(isinstance(number, np.generic) for number in here):
-            function = checked(function)
+            function = with_numpy_errors(function)
         try:
             value = function(*here)
-        except Exception:  # it comes again, as it comes without us
+        except Exception:  # raise it again from plain numbers, without our frames
             return unwrap(function)(*fixed(given))
         source = Computed(function, tuple([g.path if type(g) in SCALARS else _Constant(g) for g in given]))
         if type(value) in (bool, np.bool_):
@@ -155,9 +155,9 @@ class Numbers:
 
 
 def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
-    """What makes the call ``function(*args)``, if numbers are followed through it."""
+    """Return what makes the call ``function(*args)``, if its result can be symbolic."""
     if function is Tensor and args and type(args[0]) in SCALARS:
-        return functools.partial(tensor_of, *args, **kwargs)
+        return functools.partial(make_tensor, *args, **kwargs)
     if kwargs or not any(type(a) in SCALARS for a in args):
         return None
     if function is type and len(args) == 1:
@@ -170,8 +170,8 @@ def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return functools.partial(computed, function, args)
 
 
-def tensor_of(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
-    """The Tensor that is made of a number; another at each call, unless it rounds otherwise than operands."""
+def make_tensor(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
+    """Return the Tensor of a symbolic number. It is symbolic unless it rounds otherwise than operands do."""
     made = Tensor(number.value, *args, **kwargs)
     is_exact = made.dtype in (dtypes.float32, dtypes.float64) or type(number) is Whole
     follow(made, number) if is_exact else number.fixed()

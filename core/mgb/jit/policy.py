@@ -1,4 +1,4 @@
-"""What a recording does with ops, with values that the body looks at, and with Tensors outside."""
+"""How a recording treats ops, values that the body reads, and Tensors outside."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ..errors import TraceError
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a call is recorded: `trace` in its modes, `partial_trace` and `xla_trace` differ in this.
+    """How a call is recorded: the modes of `trace`, `partial_trace` and `xla_trace` differ in this.
 
     Attributes
     ----------
     runs : bool
-        Each op runs when it is recorded; else ops are only noted.
+        Each op runs when it is recorded; otherwise ops are only noted.
     gives : bool
-        The call gives values: what a shape depends on is computed though nothing else is.
+        The call returns values: if ops are only noted, what a shape depends on is computed all the same.
     skips : bool
-        The body need not run again, if it is watched and does nothing that is against that.
+        Later calls skip the body, if it is observed and has no side effects.
     freezes : bool
-        What is no argument, nor in one, is a constant, and so is what the result holds.
+        Tensors that are neither arguments nor in one are constants, and so are values in the result.
     symbolic_shape : bool
         Shapes are Tensors in the body.
     follows : bool
-        The lengths of arguments are followed, so that the record serves others.
+        The lengths of arguments are symbolic, so that the record serves other lengths.
     mesh : int
-        How many devices run the program at once, and exchange values; 0: it is for one.
-    refused : callable, optional
-        For what needs a value in the body, in words, the error that is raised; None: that is a cut.
+        The number of devices that run the program together and exchange values; 0: the program is for one.
+    make_error : callable, optional
+        Returns the error for a body that needs a value, given what it does as text; None: there is a cut.
     """
 
     runs: bool = False
@@ -39,4 +39,4 @@ class Policy:
     symbolic_shape: bool = False
     follows: bool = False
     mesh: int = 0
-    refused: Callable[[str], TraceError] | None = None
+    make_error: Callable[[str], TraceError] | None = None

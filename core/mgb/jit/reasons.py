@@ -1,4 +1,4 @@
-"""Why a call could not use what was compiled before, in the user's terms."""
+"""Explain in the user's terms why a call could not use what was compiled before."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .record import Record
 from .source import Grad, Identity
 from .tree import Structure
 
-#: Recorded values that a message lists, the newest.
+#: The most recorded values that a message lists.
 _SHOWN = 4
 
-#: In what Tensors differ, in the order of their keys; other values are what they are.
+#: How Tensors differ, in the order of their keys; the last entry is for other values.
 _ASPECTS = ("is a", "has shape", "has dtype", "is on", "is")
 
 #: What to do about a call that differs from its record.
@@ -44,17 +44,17 @@ _USUAL = (
 )
 
 
-def remedy_of_way(line: str, recorded: str, read: str | None, repeats: bool) -> str:
-    """What to do about other ops than recorded.
+def suggest_remedy_for_path(line: str, recorded: str, read: str | None, repeats: bool) -> str:
+    """Return what to do about other ops than recorded.
 
     Parameters
     ----------
     line, recorded : str
-        Where the call does another op, and where that stands which was recorded there.
+        The line of the op, and the line of the recorded op.
     read : str or None
-        Where the body has last read a value in this call.
+        The line where the body last read a value in this call.
     repeats : bool
-        Has one of the lines done this before in the call, as in a loop?
+        One of the lines did the same before in this call, as in a loop.
     """
     if read is not None:
         return (
@@ -83,66 +83,68 @@ class Step(Protocol):
     def source(self) -> str: ...
 
 
-def of_parameter(entry: Step, params: Mapping[str, Any]) -> str:
-    """Of other parameters of a step."""
+def explain_parameter(entry: Step, params: Mapping[str, Any]) -> str:
+    """Describe another parameter of a step."""
     changed = next(key for key, value in params.items() if entry.params.get(key) != value)
     was = entry.params.get(changed)
     return f"{entry.op.name} at {entry.source} has {changed} = {params[changed]}, recorded were {was}"
 
 
-def of_constant(entry: Step, was: Literal, now: Any) -> str:
-    """Of another constant among the operands of a step, the array `now`."""
+def explain_constant(entry: Step, was: Literal, now: Any) -> str:
+    """Describe another constant among the operands of a step, the array `now`."""
     if was.raw is None or now.ndim:
         return f"{entry.op.name} at {entry.source} has {Literal(now)}, recorded was {was}"
     return f"{entry.op.name} at {entry.source} has the number {now.item():.7g}, recorded was {was.raw}"
 
 
-def of_shape(line: str, was: Spec, now: Spec) -> str:
-    """Of a Tensor outside of another shape, used at a `line`."""
+def explain_shape(line: str, was: Spec, now: Spec) -> str:
+    """Describe another shape of a Tensor outside, used at `line`."""
     return f"the tensor used at {line} has shape {now.shape}, recorded were {was.shape}"
 
 
-def of_found(name: str) -> str:
-    """Why the function `name` has no record for Tensors of known shapes that finds what a call finds now."""
+def explain_training_state(name: str) -> str:
+    """Describe another state of training, such as a ``grad`` that was None."""
     return f"{name} finds a grad, or none, or Tensors attached or optimized, otherwise than recorded"
 
 
-def of_shapes(
+def explain_shapes(
     name: str, known: Sequence[tuple[Any, ...]], shapes: tuple[Any, ...], names: Sequence[str]
 ) -> str:
-    """Why the function `name` has no record for Tensors of `shapes`, under `names`, but for those `known`."""
-    alike = [other for other in known if len(other) == len(shapes) and other != shapes]
-    if not alike:
+    """Describe how `shapes`, of the arguments `names`, differ from the recorded shapes."""
+    similar = [other for other in known if len(other) == len(shapes) and other != shapes]
+    if not similar:
         return f"{name} is called with another number of Tensors than recorded"
-    closest = _closest(alike, shapes)
+    closest = _find_closest(similar, shapes)
     index = next(i for i, shape in enumerate(shapes) if closest[i] != shape)
-    recorded = dict.fromkeys(str(other[index]) for other in reversed(alike))
-    return _text(names[index], name, "has shape", str(shapes[index]), recorded)
+    recorded = dict.fromkeys(str(other[index]) for other in reversed(similar))
+    return _format_reason(names[index], name, "has shape", str(shapes[index]), recorded)
 
 
-def _closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The one with the fewest differences, of equal ones the newest."""
+def _find_closest(known: Sequence[tuple[Any, ...]], key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the key with the fewest differences; of equal ones the newest."""
     return min(reversed(known), key=lambda other: sum(map(_differ, other, key)))
 
 
 def _differ(known: Any, now: Any) -> bool:
-    """Do two parts of keys, or of shapes? Any number of a type is known by that alone."""
+    """Check whether two parts of keys, or of shapes, differ. A key for any number is its type alone."""
     is_of_any = type(known) is tuple and len(known) == 1 and isinstance(known[0], type)
     return known[0] is not now[0] if is_of_any else hash(known) != hash(now) or bool(known != now)
 
 
-def _text(argument: str, name: str, aspect: str, now: str, recorded: Iterable[str]) -> str:
+def _format_reason(argument: str, name: str, aspect: str, now: str, recorded: Iterable[str]) -> str:
     listed = ", ".join([text for text in recorded if text != now][:_SHOWN])
     return f"{argument} of {name} {aspect} {now}, recorded were {listed}"
 
 
-def of_keys(name: str, known: Sequence[tuple[Any, ...]], key: tuple[Any, ...], names: Sequence[str]) -> str:
-    """Why no call of the function `name` was recorded under `key`, but under those `known`: see `key_of`."""
-    alike = [other for other in known if other[0] == key[0]]
-    if not alike:
-        forms = dict.fromkeys(_form(other[0]) for other in reversed(known))
-        return _text("the call", name, "has the form", _form(key[0]), forms)
-    closest = _closest(alike, key)
+def explain_keys(
+    name: str, known: Sequence[tuple[Any, ...]], key: tuple[Any, ...], names: Sequence[str]
+) -> str:
+    """Describe how `key` differs from the recorded keys: see `key_of`."""
+    similar = [other for other in known if other[0] == key[0]]
+    if not similar:
+        forms = dict.fromkeys(_format_form(other[0]) for other in reversed(known))
+        return _format_reason("the call", name, "has the form", _format_form(key[0]), forms)
+    closest = _find_closest(similar, key)
     if closest[1] != key[1]:
         return f"one Tensor stands for other arguments of {name} than recorded"
     index = next(i for i in range(2, len(key)) if _differ(closest[i], key[i]))
@@ -151,31 +153,31 @@ def of_keys(name: str, known: Sequence[tuple[Any, ...]], key: tuple[Any, ...], n
             f"{names[index - 2]} of {name} is another {key[index][0].__name__} than recorded: Modules, and "
             "functions and objects of libraries, are known by which one they are"
         )
-    aspect = _aspect(closest[index], key[index])
-    recorded = dict.fromkeys(_shown(other[index], aspect) for other in reversed(alike))
-    return _text(names[index - 2], name, _ASPECTS[aspect], _shown(key[index], aspect), recorded)
+    aspect = _find_aspect(closest[index], key[index])
+    recorded = dict.fromkeys(_format_key(other[index], aspect) for other in reversed(similar))
+    return _format_reason(names[index - 2], name, _ASPECTS[aspect], _format_key(key[index], aspect), recorded)
 
 
-def _form(arguments: Structure) -> str:
-    """How arguments are nested: ``(_, [_, _], lr=_)``."""
+def _format_form(arguments: Structure) -> str:
+    """Return the nesting of arguments as text: ``(_, [_, _], lr=_)``."""
     positional, named = arguments.children
-    words = [f"{key}={_nesting(child)}" for key, child in zip(named.keys, named.children, strict=True)]
-    text = ", ".join([*map(_nesting, positional.children), *words])
+    words = [f"{key}={_format_nesting(child)}" for key, child in zip(named.keys, named.children, strict=True)]
+    text = ", ".join([*map(_format_nesting, positional.children), *words])
     return f"({text})" if len(text) < 80 else f"({text[:76]}...)"
 
 
-def _nesting(structure: Structure) -> str:
+def _format_nesting(structure: Structure) -> str:
     if structure.kind is None:
         return "_"
-    parts = [_nesting(child) for child in structure.children]
+    parts = [_format_nesting(child) for child in structure.children]
     if structure.kind is list:
         return f"[{', '.join(parts)}]"
     named = [f"{key}: {part}" for key, part in zip(structure.keys, parts, strict=False)]
     return f"{structure.kind.__name__}({', '.join(named or parts)})"
 
 
-def _aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
-    """In which of `_ASPECTS` the keys of two leaves differ."""
+def _find_aspect(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
+    """Return the index in `_ASPECTS` of what differs in the keys of two leaves."""
     if _of_tensor(one) and _of_tensor(other):
         return next(i for i in range(4) if one[i] != other[i])
     return -1
@@ -189,7 +191,7 @@ def _is_object(key: tuple[Any, ...]) -> bool:
     return len(key) == 2 and isinstance(key[1], Identity)
 
 
-def _shown(key: tuple[Any, ...], aspect: int) -> str:
+def _format_key(key: tuple[Any, ...], aspect: int) -> str:
     if _of_tensor(key):
         value = key[aspect] if aspect >= 0 else "a Tensor"
         return value.__name__ if isinstance(value, type) else str(value)
@@ -201,13 +203,13 @@ def _shown(key: tuple[Any, ...], aspect: int) -> str:
     return value if len(key) == 2 else f"an array of other values, of shape {key[0]}"
 
 
-def of_miss(name: str, record: Record, leaves: Sequence[Any]) -> str:
-    """Why the recorded call of the function `name` does not serve arguments of the same types any more."""
+def explain_miss(name: str, record: Record, leaves: Sequence[Any]) -> str:
+    """Describe why the record does not serve arguments of the same types any more."""
     changed = record.guards.why(leaves)
     if changed is not None:
         return changed
     for external in record.externals:
-        tensor = external.tensor(leaves) if external.is_elsewhere else None
+        tensor = external.tensor(leaves) if external.is_free_tensor else None
         if tensor is not None and not isinstance(external.source, Grad) and tensor.spec != external.node.spec:
             return (
                 f"the tensor used at {external.line} in {name} is {tensor.spec} now, "
@@ -216,6 +218,6 @@ def of_miss(name: str, record: Record, leaves: Sequence[Any]) -> str:
     return f"a Tensor outside of {name} is another one than recorded"
 
 
-def remedy(mismatch: str) -> str:
-    """What to do about a call that differs from its record as `mismatch` says."""
+def suggest_remedy(mismatch: str) -> str:
+    """Return what to do about a call that differs from its record as `mismatch` says."""
     return _REMEDY.get(mismatch.partition(":")[0], _USUAL)

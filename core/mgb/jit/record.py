@@ -1,4 +1,4 @@
-"""What a trace remembers: the sequence of ops, how they are wired, and where the program splits."""
+"""A record of a call: the sequence of ops, how they are wired, and where programs are cut."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from .tree import Structure
 
 @dataclass(slots=True)
 class External:
-    """A value that comes from outside the recorded ops.
+    """A value that ops take and that no recorded op makes.
 
     Attributes
     ----------
     source : Source or None
-        Where the Tensor stands that holds it, or the array of NumPy's of which it is made.
+        The source of the Tensor that holds it, or of the NumPy array that it is made of.
     origin : callable or None
-        Asked for the value at each call: a live hyper-parameter.
+        Returns the value at each call: a live hyper-parameter.
     converts : np.dtype, type or None
-        Of an array of NumPy's at `source`, which is converted at each call; or that of a number there.
+        The dtype of a NumPy array at `source`, which is converted at each call, or the type of a number
+        there.
     made : array or None
-        What the body made of data, which is the same again as long as it sees the same.
+        An array that the body made of data. It is equal at each call while the guards hold.
     """
 
     node: Node
@@ -45,36 +46,36 @@ class External:
 
     @property
     def line(self) -> str:
-        """The user's line where it is used first."""
+        """Return the user's line that uses it first."""
         return self.node.source
 
     @property
     def leaf(self) -> int | None:
-        """The number of the argument, of those flattened, that it is, or the ``grad`` of."""
+        """Return the index of the flattened argument that it is, or the ``grad`` of; else None."""
         source = self.source.of if isinstance(self.source, Grad) else self.source
         return source.index if isinstance(source, Argument) else None
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Does a Tensor hold it that is no argument?"""
+    def is_free_tensor(self) -> bool:
+        """Check whether it is the value of a Tensor that is not an argument."""
         return self.converts is None and self.source is not None and self.leaf is None
 
     @property
-    def is_looked_for(self) -> bool:
-        """Does it stand in another Tensor at each call, outside the arguments?"""
-        return self.is_elsewhere and not isinstance(self.source, Grad | Object)
+    def may_vary(self) -> bool:
+        """Check whether its Tensor, outside the arguments, may be another one at each call."""
+        return self.is_free_tensor and not isinstance(self.source, Grad | Object)
 
     def tensor(self, leaves: Sequence[Any] = ()) -> Tensor | None:
-        """The Tensor that holds it now; None: there is none, or none any more."""
+        """Return the Tensor that holds it now, or None."""
         found = None if self.source is None or self.converts is not None else found_at(self.source, leaves)
         return found if isinstance(found, Tensor) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
-    """What is no Tensor in a result: the same `value` at each call, or, if it is `copied`, a copy of that.
+class FixedValue:
+    """A part of a result that is not a Tensor: the same `value` at each call, or a copy of it if `copied`.
 
-    Of a length, `size` is which one it is.
+    `size` is the symbolic length, if it is one.
     """
 
     value: Any
@@ -82,26 +83,26 @@ class Given:
     size: Size | None = None
 
     def copy(self) -> Any:
-        """A copy of the array that `value` is, as it lies in memory and may be written."""
+        """Return a copy of the array `value`, with its memory layout and its writeable flag."""
         made = self.value.copy("K")
         made.flags.writeable = self.value.flags.writeable
         return made
 
-    def at(self, at: At) -> Given:
-        """The same for other lengths."""
-        return self if self.size is None else Given(at(self.size), size=self.size)
+    def at(self, at: At) -> FixedValue:
+        """Return the same for other lengths."""
+        return self if self.size is None else FixedValue(at(self.size), size=self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Live:
-    """A number in a result, which is read or computed anew at each call: see `numbers`."""
+class LiveValue:
+    """A number in a result that is read or computed at each call: see `numbers`."""
 
     path: Source
-    value: Any = None  # when it was recorded
+    value: Any = None  # of the recorded call
 
 
 #: Where a leaf of a result comes from; None: it is None.
-End = Ref | Given | Live | None
+End = Ref | FixedValue | LiveValue | None
 #: How the result of a call is nested, and where each of its leaves comes from.
 Ends = tuple[Structure, tuple[End, ...]]
 
@@ -113,16 +114,15 @@ class Binding:
     Attributes
     ----------
     source : Ref, Source or None
-        Where the new value comes from, or the source of the Tensor that becomes the ``grad``; None leaves it
-        None.
+        Where the new value comes from, or the source of the Tensor that becomes the ``grad``; None clears it.
     target : Source
-        Where the Tensor is found.
+        The source of the Tensor.
     external : int or None
         The external input that held its old value.
     is_grad : bool
         The Tensor gets a new ``grad``, and no new value.
     made : int or None
-        Which of the Tensors that the body made becomes the ``grad``: see `Record.returned`.
+        The number of the Tensor that becomes the ``grad``, if the body made it: see `Record.returned`.
     """
 
     source: Ref | Source | None
@@ -148,37 +148,37 @@ class Record:
     bindings : list of Binding
         The effects.
     guards : Guards
-        What has to be as it was for the body to do the same: all of it if the body `is_observed`, else only
-        which ``grad`` is None, and what decides what the holders of Tensors in it do.
+        What must be unchanged for the body to do the same. If it was not observed, they cover only which
+        ``grad`` is None, and the state of the holders of Tensors.
     is_observed : bool
-        Was the body seen to read outside?
+        What the body reads outside was observed.
     follows : frozenset of Source
-        Where numbers, also those among the arguments, need not be as they were unless the guards say so.
+        The sources of numbers, also among the arguments, that are symbolic.
     ends : Ends or None
         How the result is nested, and where its values come from; None: the body makes it at each call.
     writes : tuple of (Source, bool)
-        Where the call puts Tensors that the body makes, and are they appended there. They are the last parts
-        of a tuple in `ends`, whose first part is the result.
+        Where the call writes values that the body makes, and whether it appends them there. The values are
+        the last parts of a tuple in `ends`, whose first part is the result.
     statics : dict
-        The steps that depend on shapes and literals only, with their values once these were wanted.
+        The steps that depend on shapes and literals only, with their values after the first use.
     holders : list of (Held, list)
-        Those that the body worked with, and the sources of Tensors and holders that decided what they do.
+        Those that the body used, and the sources of Tensors and holders that decided what they do.
     changes : str or None
-        What the body changes in its `holders`, in words: it would do something else after that.
+        What the body changes in its `holders`, as text, if it would do something else after that.
     returned : tuple of int, Source or None
-        For each Tensor in the result which one it is, by a number if the body made it.
+        For each Tensor in the result its source, or a number if the body made it.
     outside : frozenset of int
-        The ids of Tensors outside that the body changes, or whose gradients it wants.
+        The ids of Tensors outside that the body changes or differentiates.
     captured : dict
-        The constants that were values of Tensors outside, by the nodes that were made of them.
+        The constants that were values of Tensors outside, by their nodes.
     arrangement : Structure or None
-        How the arguments were nested and named, so which one stands where.
+        The nesting and the names of the arguments.
     numbers : dict
         The Python numbers among the arguments, by their indices.
     sized : SizedRecord or None
-        This one and others of the same call, for arguments of other lengths.
+        The records of the same call for other lengths.
     lengths : tuple of int
-        Of the axes of the arguments, where `sized`.
+        The lengths of the axes of the arguments, if `sized`.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -200,21 +200,21 @@ class Record:
     sized: Any = None
     lengths: tuple[int, ...] = ()
     _nodes: list[Node | None] = field(default_factory=list, init=False)  # of the first steps
-    _before: tuple[Node, ...] = field(default=(), init=False)  # of these, the last ordered one since a cut
+    _before: tuple[Node, ...] = field(default=(), init=False)  # the last ordered one of these since a cut
 
     def is_cut_out(self, step: int) -> bool:
-        """Does a cut give the value of `step`?"""
+        """Check whether a cut returns the value of `step`."""
         return any(step in entry.required for entry in self.entries)
 
     def step(self, op: Op, args: tuple[Ref, ...], params: dict[str, Any]) -> Entry:
-        """Add a step; `op` refuses operands of these shapes by an error that has the user's line."""
+        """Add a step. If `op` rejects operands of these shapes, the error has the user's line."""
         specs, source, device = [], caller(), None
         is_static = True
         for ref in args:
             specs.append(spec := self.spec(ref))
             if ref.__class__ is not Literal:
                 is_static = is_static and ref in self.statics
-                device = device or spec.device  # constants lie everywhere
+                device = device or spec.device  # constants have no device
         if (is_static and not op.ordered) or op is SHAPE:
             self.statics[len(self.entries)] = None
         device = device or (specs[0].device if specs else None)
@@ -223,13 +223,13 @@ class Record:
         return entry
 
     def spec(self, ref: Ref) -> Spec:
-        """The type of a value."""
+        """Return the type of a value."""
         if isinstance(ref, Literal):
             return Spec(ref.array.shape, ref.array.dtype, ref.device)
         return self.externals[-1 - ref].node.spec if ref < 0 else self.entries[ref].spec
 
     def node(self, ref: Ref) -> Node:
-        """The node of a value, for a graph."""
+        """Return the node of a value, for a graph."""
         if isinstance(ref, Literal):
             if ref.size is not None:
                 return number_node(ref.size, ref.array.dtype, ref.device)
@@ -247,7 +247,7 @@ class Record:
 
     def _made(self, entry: Entry) -> Node | None:
         if entry.op in CUTS or entry.op is OUTPUT_GRADIENT:
-            self._before = ()  # programs run one after the other
+            self._before = ()  # programs run in order anyway
         if entry.op in CUTS:
             return None
         if entry.op is SHAPE:
@@ -260,11 +260,11 @@ class Record:
         return node
 
     def constants(self) -> list[Literal]:
-        """The constants among the operands, each as often as it is one."""
+        """Return the constants among the operands, with repetitions."""
         return [ref for entry in self.entries for ref in entry.args if isinstance(ref, Literal)]
 
     def static_value(self, step: int) -> Any | None:
-        """The array that `step` makes at every call, or None when it depends on data."""
+        """Return the array that `step` makes at every call, or None if it depends on data."""
         if step not in self.statics:
             return None
         if self.statics[step] is None:
@@ -276,26 +276,26 @@ class Record:
 
     @property
     def signature(self) -> tuple[Spec, ...]:
-        """The specs of everything that comes from outside."""
+        """Return the specs of all external inputs."""
         return tuple(e.node.spec for e in self.externals)
 
     def owners(self) -> list[Any]:
-        """The objects outside at which the sources of inputs, effects and results start: to be held."""
+        """Return the objects outside where the sources of inputs, effects and results start."""
         handed_on = (*(binding.source for binding in self.bindings), *self.returned)
         sources = (*(external.source for external in self.externals), *handed_on)
         starts = (start for source in sources if isinstance(source, Source) for start in roots(source))
         return [start.thing.get() for start in starts if isinstance(start, Object)]
 
     def gone(self) -> str | None:
-        """Where a Tensor was used that Python has let go of since: what stands there now only it knows."""
+        """Return the line that used a Tensor which is gone: no source says which Tensor replaced it."""
         for external in self.externals:
-            if external.is_elsewhere and is_gone(external.source):  # type: ignore[arg-type]
+            if external.is_free_tensor and is_gone(external.source):  # type: ignore[arg-type]
                 return external.line
         lost = any(is_gone(guard.source) for guard in self.guards if isinstance(guard.source, Grad))
         return self.entries[-1].source if lost else None
 
     def updates(self) -> Mapping[int, int]:
-        """For each step that replaces the value of an external input: which one."""
+        """Map each step that replaces the value of an external input to the number of that input."""
         return {
             b.source: b.external
             for b in self.bindings

@@ -1,4 +1,4 @@
-"""The first call: run the ops, or only note them, and keep the sequence."""
+"""Record the first call: run the ops, or only note them, and keep the sequence."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
-
-import numpy as np
 
 from .. import dtypes
 from ..apply import apply_in, caller, evaluate
@@ -18,22 +16,19 @@ from ..scalars import SCALARS, Scalar, Size, mapped, plain
 from ..sizes import but_lengths
 from ..tensor import ACTIVE, Tensor, handling, place, wrap
 from .arguments import numbers_in
-from .effects import look_for_tensors, note_effects
+from .effects import generalize_tensors, record_effects
 from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref
-from .guard import Guards, is_plain
-from .held_tensors import HeldTensors
-from .holder_guards import Decided
+from .guard import Guards
+from .holder_state import HolderState
 from .inputs import Inputs
+from .owned_tensors import OwnedTensors
 from .policy import Policy
 from .provenance import Provenance
-from .record import Given, Live, Record
+from .record import LiveValue, Record
 from .session import CallSession
-from .source import Argument, Grad
+from .source import Grad
 from .tree import flatten_once
 from .watch import Observer, is_unobserved, unwatched
-
-#: What nobody can change.
-_CONSTANT = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
 
 
 class Recording(CallSession):
@@ -45,13 +40,13 @@ class Recording(CallSession):
         The flattened arguments of the call.
     policy : Policy
     names : sequence of str
-        Of the arguments, in messages.
+        The names of the arguments, in messages.
     observer : Observer, optional
-        Watches what the body reads and writes outside, so that it need not run again.
+        Observes what the body reads and writes outside, so that later calls can skip it.
     instance : object, optional
-        What the body is a method of; the record does not keep it alive.
-    held_tensors : HeldTensors, optional
-        What is in the arguments counts as an argument.
+        The instance of a method; the record does not keep it alive.
+    owned_tensors : OwnedTensors, optional
+        The Tensors in the arguments, which count as arguments.
     """
 
     def __init__(
@@ -62,7 +57,7 @@ class Recording(CallSession):
         names: Sequence[str] = (),
         observer: Observer | None = None,
         instance: Any = None,
-        held_tensors: HeldTensors | None = None,
+        owned_tensors: OwnedTensors | None = None,
     ) -> None:
         guards = observer.guards if observer is not None else Guards()
         super().__init__(Record(guards=guards, is_observed=observer is not None, numbers=numbers_in(leaves)))
@@ -72,16 +67,16 @@ class Recording(CallSession):
         self.provenance = Provenance(leaves, names)
         if observer is not None:
             observer.makes = self.provenance.is_own
-        self.inputs = Inputs(leaves, policy, self.record, self.fed, self.provenance, observer, held_tensors)
+        self.inputs = Inputs(leaves, policy, self.record, self.fed, self.provenance, observer, owned_tensors)
         if policy.follows:
             self.spec_of = self._spec_of
         self._undone = self._saw_outside = False
-        self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the op to come
+        self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the next op
         self._instance = instance
-        #: With what they were when the body found them.
-        self._holders: dict[int, Decided] = {}
+        #: The holders that the body used, with their state before.
+        self._holders: dict[int, HolderState] = {}
         self._returned: list[Any] = []
-        for holder in (instance, *(held_tensors.holders if held_tensors is not None else ())):
+        for holder in (instance, *(owned_tensors.holders if owned_tensors is not None else ())):
             if isinstance(holder, Holder):
                 self.entered(holder)
 
@@ -95,7 +90,7 @@ class Recording(CallSession):
     def _apply_unobserved(
         self, op: Op, args: tuple[Any, ...], params: dict[str, Any], is_observed: bool
     ) -> Tensor | None:
-        """The result, where a body is watched and `op` runs no code of a user's."""
+        """Apply an op that runs no code of the user, while its call hooks are disabled."""
         raw = [a.value if type(a) is Size else a if type(a) in dtypes.WEAK else None for a in args]
         self._raw = op, raw
         return apply_in(ACTIVE.get(), op, args, params) if is_observed and is_unobserved(op, args) else None
@@ -112,7 +107,7 @@ class Recording(CallSession):
         if not self.policy.runs:
             out = place(self, index, spec)
         else:
-            params = plain(params) if params and self.inputs.followed is not None else params
+            params = plain(params) if params and self.inputs.lengths is not None else params
             out = wrap(evaluate(op, [t._data for t in inputs], params, spec.device), spec.device)
             out._session, out._index = self, index
         reference = self.provenance.own[id(out)] = weakref.ref(out)
@@ -120,7 +115,7 @@ class Recording(CallSession):
         return out
 
     def _spec_of(self, tensor: Tensor) -> Spec:
-        """The type of `tensor`, with the lengths that are followed."""
+        """Return the type of `tensor`, with symbolic lengths."""
         if tensor._session is self:
             return self.record.entries[tensor._index].spec
         if tensor._session is not None:
@@ -133,15 +128,15 @@ class Recording(CallSession):
 
     def read(self, tensor: Tensor) -> Any:
         if self.ended_early:
-            return self.late(tensor)
+            return self.compute_late(tensor)
         if handling():
             return self.peek(tensor)
         if tensor._index in self.record.statics:
-            if self.inputs.followed is not None:
-                self.inputs.followed.fix()
+            if self.inputs.lengths is not None:
+                self.inputs.lengths.fix()
             return tensor._data if tensor._data is not None else self.record.static_value(tensor._index)
-        if self.policy.refused is not None and not self._finished:
-            raise self.policy.refused(f"wants the value of {self.entry(tensor._index)}")
+        if self.policy.make_error is not None and not self._finished:
+            raise self.policy.make_error(f"wants the value of {self.entry(tensor._index)}")
         if not self.policy.runs and tensor._data is None:
             if self._finished:
                 raise self.unreadable(tensor)
@@ -161,23 +156,23 @@ class Recording(CallSession):
             tensor._data = self.values[tensor._index]
 
     def seen(self, tensor: Tensor) -> None:
-        if not self.inputs.is_seen(tensor):
+        if not self.inputs.guard_read(tensor):
             return
-        if self.policy.refused is not None:
-            raise self.policy.refused("wants the value of a tensor from outside")
+        if self.policy.make_error is not None:
+            raise self.policy.make_error("wants the value of a tensor from outside")
         self._saw_outside = True
         self.must_run("reads the value of a Tensor")
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         super().adopt(alias, original)
-        self.provenance.adopts(alias, original)
+        self.provenance.add_alias(alias, original)
 
     def rebound(self, tensor: Tensor, value: Tensor) -> None:
         super().rebound(tensor, value)
-        self.provenance.rebinds(tensor, value)
+        self.provenance.rebind(tensor, value)
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        is_new = self.provenance.touches_grad(tensor, reads)
+        is_new = self.provenance.touch_grad(tensor, reads)
         if is_new and self.observer is not None and tensor._grad is not None:
             self.observer.meets(Grad(self.provenance.source_of(tensor)), tensor._grad)
 
@@ -185,7 +180,7 @@ class Recording(CallSession):
         return ((tensor, grad) for tensor, grad, _ in self.provenance.grads.values())
 
     def watched(self, tensor: Tensor) -> None:
-        self.provenance.watches(tensor)
+        self.provenance.watch(tensor)
 
     def created(self, tensor: Tensor, data: Any) -> None:
         self.inputs.created(tensor, data)
@@ -198,14 +193,14 @@ class Recording(CallSession):
 
     def entered(self, holder: Any) -> None:
         known = self._holders.get(id(holder))
-        if known is None or known.holder.get() is not holder:  # another one had its id
+        if known is None or known.holder.get() is not holder:  # an id can be reused
             free = self.observer.changing.attributes(holder) if self.observer is not None else ()
-            self._holders[id(holder)] = unwatched(Decided, holder, free)
+            self._holders[id(holder)] = unwatched(HolderState, holder, free)
             if self.observer is not None:
                 self.observer.enters(holder)
 
     def must_run(self, reason: str, once: bool = False) -> None:
-        """Told why the body has to run at each call; where it must not, this raises an error."""
+        """Report a reason why the body must run at each call, or raise it where the body must not run."""
         if self.observer is not None:
             self.observer.impure(reason, once=once)
 
@@ -215,19 +210,19 @@ class Recording(CallSession):
 
     @property
     def is_pure(self) -> bool:
-        """Was the body watched, and need it not run again?"""
+        """Check whether the body was observed and need not run again."""
         return self.policy.skips and self.observer is not None and not self.observer.impurities
 
     # cuts
 
     def pause(self) -> None:
-        """Enter `exclude_from_trace`: everything alive gets its value."""
+        """Enter `exclude_from_trace`: give every living Tensor its value."""
         self.must_run("leaves the trace by exclude_from_trace")
-        wanted = {t._index for t in self.alive()}
+        needed = {t._index for t in self.alive()}
         if not self.policy.runs:
-            self.evaluate(wanted)
+            self.evaluate(needed)
         self.release()
-        self.cut(EXCLUDE, wanted)
+        self.cut(EXCLUDE, needed)
         self.paused = True
 
     def resume(self) -> None:
@@ -238,30 +233,30 @@ class Recording(CallSession):
 
     @property
     def reads(self) -> bool:
-        """Does the body look at values?"""
+        """Check whether the body reads values."""
         return self._saw_outside or any(entry.op in CUTS for entry in self.record.entries)
 
     def finish(self) -> Record:
-        """Close the sequence: what is alive now leaves the program at every call."""
+        """Close the sequence. The values that are alive now leave the program at every call."""
         alive, record = self.alive(), self.record
-        elsewhere = self._also_found()
+        elsewhere = self._find_aliased()
         if self.observer is not None and self.observer.changing.tensors:
             may_look = self.policy.gives
-            look_for_tensors(record, self.provenance, self.observer, self._returned, elsewhere, may_look)
-        note_effects(record, self.provenance, self.leaves, self.ref, self._returned, elsewhere)
-        handed = (*self._returned, *(tensor._grad for tensor in self.provenance.given()))
+            generalize_tensors(record, self.provenance, self.observer, self._returned, elsewhere, may_look)
+        record_effects(record, self.provenance, self.leaves, self.ref, self._returned, elsewhere)
+        handed = (*self._returned, *(tensor._grad for tensor in self.provenance.list_with_new_grad()))
         if any(t is not None and t._grad is not None and self.provenance.is_own(t) for t in handed):
             self.must_run("leaves a Tensor that it makes with a grad")
         self._returned.clear()
         self._guard_environment()
         self.cut(END, {t._index for t in alive})
-        if self.inputs.followed is not None:
+        if self.inputs.lengths is not None:
             self.spec_of = None
-            self.inputs.followed.end(record)
+            self.inputs.lengths.end(record)
         return record
 
     def _guard_environment(self) -> None:
-        """What the body read outside has to stay, and what worked in it has to work as it does now."""
+        """Guard what the body read outside, and the state of the holders that it used."""
         record, observer = self.record, self.observer
         for before in self._holders.values():
             if before.holder.is_gone():
@@ -274,7 +269,7 @@ class Recording(CallSession):
                 record.guards.add(*before.now(holder, free).guards)
 
     def forget(self) -> None:
-        """Hold nothing from outside any more: what nobody else holds goes."""
+        """Release everything outside, so that what nobody else references is collected."""
         self.leaves, self._instance = (), None
         self.provenance.forget()
         self.inputs.forget()
@@ -282,8 +277,8 @@ class Recording(CallSession):
         if self.observer is not None:
             self.observer.forget()
 
-    def _also_found(self) -> frozenset[int]:
-        """The ids of Tensors that the body met in variables, objects, or what it called or worked with."""
+    def _find_aliased(self) -> frozenset[int]:
+        """Return the ids of Tensors that the body reached otherwise than as arguments."""
         if self.observer is None:
             return frozenset()
         found = [guard.value.get() for guard in self.observer.guards if guard.test == "is"]
@@ -292,54 +287,26 @@ class Recording(CallSession):
             found += () if holder is None else (part for _, part in holder.__parts__())
         return frozenset([id(value) for value in found if issubclass(type(value), Tensor)])  # asks no proxy
 
-    def with_effects(self, result: Any) -> Any:
-        """`result`, or what the call gives and what it writes outside."""
-        effects = self.observer.writing.effects if self.observer is not None else []
-        self.record.writes = tuple([(effect.place, effect.appends) for effect in effects])
-        return (result, *(effect.value for effect in effects)) if effects else result
-
-    def _written(self) -> set[int]:
-        """The ids of what the body puts outside."""
+    def _find_written(self) -> set[int]:
+        """Return the ids of the values that the body wrote outside."""
         effects = self.observer.writing.effects if self.observer is not None else []
         return {id(leaf) for effect in effects for leaf in flatten_once(effect.value)[0]}
 
-    def moved(self, tensor: Tensor) -> Live | None:
-        """Where a Tensor stands that the body only puts elsewhere, if another one may stand there."""
-        if self.observer is None or self.provenance.is_own(tensor) or id(tensor) not in self._written():
+    def find_moved(self, tensor: Tensor) -> LiveValue | None:
+        """Return the path of a Tensor that the body only assigns elsewhere, if another one may be there."""
+        if self.observer is None or self.provenance.is_own(tensor) or id(tensor) not in self._find_written():
             return None
         path = self.observer.changing.path_to(tensor)
-        return None if path is None else Live(path)
+        return None if path is None else LiveValue(path)
 
-    def returned(self, tensors: Iterable[Any]) -> None:
-        """Told of the Tensors in the result, before `finish`."""
+    def note_returned(self, tensors: Iterable[Any]) -> None:
+        """Store the Tensors in the result, before `finish`."""
         self._returned += tensors
 
-    def given(self, value: Any) -> Given | Live | None:
-        """What is no Tensor in the result, at each call that skips the body."""
-        if not is_plain(value):
-            for number, leaf in enumerate(self.leaves):
-                if leaf is value:
-                    return Live(Argument(number))
-        if type(value) is Size:
-            return Given(value.value, size=value)
-        if isinstance(value, _CONSTANT) or self.observer is None:
-            return Given(value)
-        if isinstance(value, np.ndarray) and self.observer.known(value) is None:
-            return Given(Given(value).copy(), copied=True)
-        if not self.observer.is_made(value):
-            return Given(value)
-        self.must_run(f"returns an object that it makes, a {type(value).__name__}")
-        return None
-
-    def check_kind(self, tensor: Tensor) -> None:
-        """A Tensor in the result that the body makes is one of no other class at later calls."""
-        if type(tensor) is not Tensor and self.provenance.is_own(tensor):
-            self.must_run(f"returns a {type(tensor).__name__} that it makes")
-
-    def handed_out(self, result: Any) -> Any:
-        """The result with new Tensors in place of those that the body made, which nothing holds then."""
+    def replace_own_tensors(self, result: Any) -> Any:
+        """Return the result with new Tensors in place of those that the body made."""
         leaves, structure = flatten_once(result)
-        given = self.provenance.given_grads() | self._written()
+        given = self.provenance.new_grad_ids() | self._find_written()
         new: dict[int, Any] = {}
         for leaf in leaves:
             if isinstance(leaf, Tensor) and self.provenance.is_own(leaf) and id(leaf) not in given:
@@ -349,18 +316,18 @@ class Recording(CallSession):
         return structure.build(iter([new.get(id(leaf), plain(leaf)) for leaf in leaves]))
 
     def check_changes(self) -> None:
-        """What the body changes in Modules makes it do something else at the next call."""
+        """Require the body to run if it changes what decides what its holders do."""
         if self.record.changes is not None and self.is_pure:
             self.must_run(f"changes what it works with: {self.record.changes}", once=True)
 
-    def check_kept(self) -> None:
-        """Tensors that the body keeps elsewhere than in its result, and those that it let go of."""
+    def check_escapes(self) -> None:
+        """Require the body to run if Tensors that it made are still referenced elsewhere."""
         if (where := self.record.gone()) is not None:
             self.must_run(f"takes the Tensor used at {where} from where it leaves none or another one")
-        if kept := self.provenance.escaped(self._written()):
-            steps = [tensor._index for tensor in kept if tensor._session is self]
+        if escaped := self.provenance.escaped(self._find_written()):
+            steps = [tensor._index for tensor in escaped if tensor._session is self]
             where = (self.entry(min(steps)) if steps else self.record.entries[-1]).source
-            self.must_run(f"keeps a Tensor that it makes at {where}", once=True)  # as a cache does at first
+            self.must_run(f"keeps a Tensor that it makes at {where}", once=True)  # a cache does so at first
 
     def release(self) -> None:
         for tensor in self.alive():
@@ -368,15 +335,15 @@ class Recording(CallSession):
                 self.values[tensor._index] = tensor._data
         super().release()
 
-    def compute_living(self) -> None:
-        """Give all that Python has of a call that was only noted its value, as if the body had run."""
-        due = self.due(self.reached)
+    def compute_alive(self) -> None:
+        """Compute every Tensor that is alive after a call that was only noted, as if the body had run."""
+        due = self.find_due(self.reached)
         for step in (*sorted(due), *(t._index for t in filter(self.provenance.is_own, self.alive()))):
-            with suppress(Exception):  # that op raises where it is wanted, as it does in eager code
+            with suppress(Exception):  # the op raises where its result is needed, as in eager code
                 self.evaluate((step,))
 
     def undo(self) -> None:
-        """Leave every Tensor outside as it was before the call: it was noted, not run."""
+        """Restore every Tensor outside: the call was noted, not run."""
         self._undone = True
         for tensor, data, tape in self.provenance.changed():
             tensor._data, tensor._tape = data, tape
@@ -385,7 +352,7 @@ class Recording(CallSession):
             tensor._grad = grad
         if self.observer is not None:
             self.observer.undo()
-        self.settle()
+        self.finish_values()
 
     def unreadable(self, tensor: Tensor) -> TraceError:
         if self._undone:
@@ -411,7 +378,7 @@ class Recording(CallSession):
         return tuple(refs)
 
     def ref(self, tensor: Tensor) -> Ref:
-        """Where the value of `tensor` comes from."""
+        """Return the `Ref` of the value of `tensor`."""
         if tensor._session is self:
             return tensor._index
         if tensor._session is not None:

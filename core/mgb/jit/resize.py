@@ -1,4 +1,4 @@
-"""Records whose sizes are followed: one recorded call gives the record for arguments of other lengths."""
+"""Records with symbolic lengths: one recorded call gives the records for arguments of other lengths."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, unmet
 from ..tensor import Tensor
 from .arguments import ARRAYS
 from .entry import Entry, Literal
-from .record import Ends, Given, Record
+from .record import Ends, FixedValue, Record
 
-#: One for each axis of the arguments of a call, in order.
+#: The length of each axis of the arguments of a call, in order.
 Values = tuple[int, ...]
-#: A program, and the refs of the values it reads.
+#: A program, and the refs of the values that it reads.
 Compiled = tuple[Program, tuple[int, ...]]
 
-#: Programs of a segment that are kept to be resized, the newest: each serves lengths that meet its guards.
+#: The most programs of a segment that are cached for resizing: each serves lengths that meet its guards.
 _PROGRAMS = 8
 
 
-class Followed:
-    """The lengths of the arguments of a call while it is recorded.
+class SymbolicLengths:
+    """The symbolic lengths of the arguments of a call while it is recorded.
 
     Parameters
     ----------
@@ -51,15 +51,15 @@ class Followed:
         for index, leaf in enumerate(leaves):
             if isinstance(leaf, ARRAYS):
                 own = tuple([next(letters) for _ in shape_of(leaf)])
-                is_tensor = isinstance(leaf, Tensor)  # which has one shape wherever it stands
+                is_tensor = isinstance(leaf, Tensor)  # a Tensor has one shape at all its positions
                 self.shapes[index] = first.setdefault(id(leaf), own) if is_tensor else own
 
     def fix(self) -> None:
-        """Every length decides what comes now."""
+        """Guard every length."""
         fixed(self.sizes.letters)
 
     def end(self, record: Record) -> None:
-        """`record` is whole: what it is for these lengths, and for others, is made when it is wanted."""
+        """Finish `record`: the records for these lengths and others are made on first use."""
         self.sizes.close()
         if self._given:
             record.sized = SizedRecord(record, self.sizes, self._ranks)
@@ -67,32 +67,32 @@ class Followed:
 
 
 def shape_of(leaf: Any) -> tuple[int, ...]:
-    """The plain shape of a Tensor or an array."""
+    """Return the plain shape of a Tensor or an array."""
     shape: tuple[int, ...] = leaf._tuple_shape if isinstance(leaf, Tensor) else leaf.shape
     return shape
 
 
 def lengths_of(leaves: Sequence[Any]) -> Values:
-    """The lengths of the axes of the Tensors among `leaves`."""
+    """Return the lengths of all axes of the Tensors and arrays among `leaves`."""
     return tuple([d for leaf in leaves if isinstance(leaf, ARRAYS) for d in shape_of(leaf)])
 
 
 def ranks_of(leaves: Sequence[Any]) -> tuple[int | None, ...]:
-    """The number of axes of each Tensor among `leaves`; None for what is none."""
+    """Return the number of axes of each Tensor or array among `leaves`; None for other leaves."""
     return tuple([leaf.ndim if isinstance(leaf, ARRAYS) else None for leaf in leaves])
 
 
 class SizedRecord:
-    """What was recorded, for all lengths of arguments that meet the guards of the body.
+    """The record of a call for all lengths of arguments that meet the guards of the body.
 
     Parameters
     ----------
     record : Record
-        Its specs and parameters hold sizes.
+        Its specs and parameters have symbolic lengths.
     sizes : Sizes
-        Of them.
+        Where these are defined.
     ranks : tuple
-        Of the arguments; see `ranks_of`.
+        The ranks of the arguments; see `ranks_of`.
     """
 
     def __init__(self, record: Record, sizes: Sizes, ranks: tuple[int | None, ...]) -> None:
@@ -102,25 +102,25 @@ class SizedRecord:
         self._lock = forking.lock()
 
     def values(self, leaves: Sequence[Any]) -> Values | None:
-        """The lengths of the arguments of a call, if its body would do with these what was recorded."""
+        """Return the lengths of the arguments of a call, if they meet the guards."""
         if ranks_of(leaves) != self._ranks:
             return None
         values = lengths_of(leaves)
         return values if self._fits(values) else None
 
     def decides(self, leaves: Sequence[Any]) -> str | None:
-        """The line where lengths decide, so that the arguments of a call are not served."""
+        """Return the line of the guard of lengths that the arguments of a call do not meet."""
         return unmet(self._sizes, lengths_of(leaves)) if ranks_of(leaves) == self._ranks else None
 
     def program(self, segment: Any, values: Values, compile: Callable[[Record], Compiled]) -> Compiled:
-        """The program of a segment for arguments of these lengths, and the refs of what it reads.
+        """Return the program of a segment for arguments of these lengths, and the refs that it reads.
 
         Parameters
         ----------
         segment : Segment
         values : tuple of int
         compile : callable
-            What compiles it, from a record.
+            Compiles the segment of a record.
         """
         for program, reads in self._compiled.get(segment, ()):
             found = program.resized(values)
@@ -137,11 +137,11 @@ class SizedRecord:
         return program, reads
 
     def at(self, values: Sequence[Any]) -> Lengths:
-        """What lengths are for arguments of these."""
+        """Return a function that evaluates symbolic lengths for arguments of these lengths."""
         return Lengths(self._sizes, values)
 
-    def outline(self, values: Sequence[Any]) -> Record:
-        """As `record`, but for the entries, whose lengths are not for use."""
+    def abstract_record(self, values: Sequence[Any]) -> Record:
+        """Return `record` with lengths in its entries that must not be used."""
         at = self.at(values)
         externals = [
             replace(e, node=input_node(spec_at(e.node.spec, at), e.line)) if e.leaf is not None else e
@@ -150,8 +150,8 @@ class SizedRecord:
         return replace(self._record, externals=externals, ends=_ends_at(self._record.ends, at))
 
     def record(self, values: Sequence[Any]) -> Record:
-        """The record for arguments of these lengths, which may be sizes as well."""
-        at, old = self.at(values), self.outline(values)
+        """Return the record for arguments of these lengths, which may be symbolic."""
+        at, old = self.at(values), self.abstract_record(values)
         entries = list(old.entries)
         for step in self._sized:
             entries[step] = _entry_at(entries[step], at)
@@ -160,7 +160,7 @@ class SizedRecord:
 
     @cached_property
     def _sized(self) -> list[int]:
-        """The steps whose types, parameters or constants hold sizes."""
+        """Return the steps whose types, parameters or constants have symbolic lengths."""
         return [step for step, entry in enumerate(self._record.entries) if _holds_sizes(entry)]
 
 
@@ -179,4 +179,6 @@ def _ends_at(ends: Ends | None, at: At) -> Ends | None:
     if ends is None:
         return None
     structure, results = ends
-    return structure, tuple([result.at(at) if isinstance(result, Given) else result for result in results])
+    return structure, tuple(
+        [result.at(at) if isinstance(result, FixedValue) else result for result in results]
+    )

@@ -1,4 +1,4 @@
-"""What first and later calls have in common: values in flight and the Tensors that stand for them."""
+"""What all recordings share: values in flight, and the Tensors that stand for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, TraceError, TraceMismatchError
 from ..ir import Op
-from ..tensor import Session, Tensor, wrap
+from ..tensor import Session, Tensor
 from .entry import SHAPE, Entry, Literal, cut_at
 from .record import Record
 from .variant import Variant
@@ -26,7 +26,7 @@ class CallSession(Session[Tensor]):
     fed : list
         The arrays of the external inputs.
     values : dict
-        Those of steps.
+        The arrays of steps.
     """
 
     replays = True
@@ -39,9 +39,9 @@ class CallSession(Session[Tensor]):
         self.fed: list[Any] = [None] * len(record.externals)
         self.values: dict[int, Any] = {}
         self._tensors: list[weakref.ref[Tensor]] = []
-        self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with an array, or a ref to one
+        self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with the old array, or its `Ref`
 
-    # the Session protocol, as far as it is common
+    # the Session protocol
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         if alias._session is self:
@@ -53,7 +53,7 @@ class CallSession(Session[Tensor]):
         self._replaced.append((reference, tensor._index if tensor._session is self else self.outside(tensor)))
 
     def outside(self, tensor: Tensor) -> Any:
-        """The array of a Tensor from outside that takes a new value, or a ref to it."""
+        """Return the array of a Tensor from outside that takes a new value, or its `Ref`."""
         return tensor._data
 
     def shape_of(self, tensor: Tensor) -> Tensor:
@@ -62,30 +62,30 @@ class CallSession(Session[Tensor]):
     # Tensors in flight
 
     def alive(self) -> list[Tensor]:
-        """The Tensors that stand for a place in this trace and still exist."""
+        """Return the living Tensors that stand for a step of this call."""
         found = (r() for r in self._tensors)
         return [t for t in found if t is not None and t._session is self]
 
     @property
     def reached(self) -> int:
-        """How many of the recorded steps were only noted when the body did them."""
+        """Return how many of the recorded steps were only noted when the body did them."""
         return 0
 
     @property
     def ended_early(self) -> bool:
-        """Did the call end before its programs had run, so that Tensors in flight have a value only late?"""
+        """Check whether the call ended before its programs ran: its Tensors are computed on first use."""
         return self._failed
 
-    def late(self, tensor: Tensor) -> Any:
-        """The value of a Tensor that is in flight after the call: see `value`.
+    def compute_late(self, tensor: Tensor) -> Any:
+        """Return the value of a Tensor that is in flight after the call, and store it there: see `value`.
 
-        Such a Tensor holds this session, and so what it is made of, as long as it is there.
+        Until then the Tensor keeps this session alive, and so what it is made of.
         """
         tensor._data, tensor._session, tensor._index = self.value(tensor), None, -1
         return tensor._data
 
     def value(self, tensor: Tensor) -> Any:
-        """The value of a Tensor in flight; where the call ended early it is computed now."""
+        """Return the value of a Tensor in flight; if the call ended early, compute it now."""
         step = tensor._index
         if step not in self.values:
             if not self.ended_early:
@@ -97,7 +97,7 @@ class CallSession(Session[Tensor]):
         return self.values[step]
 
     def peek(self, tensor: Tensor) -> Any:
-        """The value of a Tensor in flight for code that is no part of the body; the call goes on."""
+        """Return the value of a Tensor in flight to code outside the body; the call continues."""
         if tensor._data is not None:
             return tensor._data
         step, values, needed = tensor._index, self.values, self._needed((tensor._index,))
@@ -111,28 +111,28 @@ class CallSession(Session[Tensor]):
             self.values = values
 
     def check_foreign(self, tensor: Tensor) -> None:
-        """Refuse a Tensor that another trace has not finished, or whose value it did not keep."""
+        """Raise an error for a Tensor of another trace that is unfinished, or that did not save its value."""
         other = tensor._session
         if isinstance(other, CallSession) and (other._finished or other.ended_early):
-            other.late(tensor)
+            other.compute_late(tensor)
             return
         if other is not None and not other.replays:
-            other.read(tensor)  # an op that was deferred by another thread: it has a value now
+            other.read(tensor)  # compute an op that another thread deferred
         elif other is not None:
             raise ForeignTensorError(
                 f"a tensor of another trace, whose call has not finished, was used at {caller()}; "
                 "return it from there first"
             )
 
-    def settle(self) -> None:
-        """The end: give every living Tensor its value; one that no program computes stays unreadable."""
+    def finish_values(self) -> None:
+        """End the call: give every living Tensor its value. One that no program computes stays unreadable."""
         self._finished = True
         self.release()
         self._tensors.clear()
         self._replaced.clear()
 
     def release(self) -> None:
-        """Give every living Tensor its value, if there is one: it is like any Tensor from outside then."""
+        """Give every living Tensor its value, if there is one; it is a Tensor from outside then."""
         for reference in self._tensors:
             tensor = reference()
             if tensor is not None and tensor._session is self:
@@ -143,7 +143,7 @@ class CallSession(Session[Tensor]):
                     tensor._index = -1
 
     def unreadable(self, tensor: Tensor) -> TraceError:
-        """The error for a value that was dead when the call was recorded, or never came to be."""
+        """Return the error for a value that was dead when the call was recorded, or was never computed."""
         if self._failed:
             step = f"step {tensor._index} ({self.entry(tensor._index)})"
             detail = f"the call failed before it came to {step}; call it again"
@@ -156,13 +156,13 @@ class CallSession(Session[Tensor]):
         )
 
     def entry(self, step: int) -> Entry:
-        """The recorded step."""
+        """Return the recorded step."""
         return self.record.entries[step]
 
     # values by programs
 
     def run_programs(self, variant: Variant) -> None:
-        """Compute what is wanted of a call that was only noted; nothing is written in place."""
+        """Compute what a call that was only noted needs; nothing is written in place."""
         self.record = variant.record
         for number, segment in enumerate(variant.segments):
             if any(step not in self.values for step in segment.outputs):
@@ -172,27 +172,19 @@ class CallSession(Session[Tensor]):
 
     # what is recorded
 
-    def ran(self, entry: Entry, arrays: Sequence[Any]) -> Tensor:
-        """The result of the step that was recorded last, of these operands."""
-        device = entry.spec.device
-        out = wrap(evaluate(entry.op, arrays, entry.params, device), device)
-        out._session, out._index = self, len(self.record.entries) - 1
-        self._tensors.append(weakref.ref(out))
-        return out
-
     def cut(self, op: Op, steps: Iterable[int]) -> None:
-        """A cut comes here, where the values of `steps` leave the program."""
+        """Record a cut, where the values of `steps` leave the program."""
         self.record.entries.append(cut_at(op, caller(), tuple(sorted(steps))))
 
     # values without a program
 
     def evaluate(self, steps: Iterable[int]) -> None:
-        """Compute `steps`, all they need, and the ordered ones before the last of them; in recorded order."""
+        """Compute `steps`, what they need, and ordered steps before the last of them, in recorded order."""
         steps = list(steps)
-        self._run_eagerly(self._needed(steps + [*self.due(max(steps, default=0))]))
+        self._run_eagerly(self._needed(steps + [*self.find_due(max(steps, default=0))]))
 
     def _needed(self, steps: Sequence[int]) -> set[int]:
-        """Those of `steps`, and of what they are made of, that have no value."""
+        """Return those of `steps`, and of the steps that they depend on, that have no value."""
         needed: set[int] = set()
         stack = list(steps)
         while stack:
@@ -207,20 +199,20 @@ class CallSession(Session[Tensor]):
             entry = self.entry(step)
             self.values[step] = evaluate(entry.op, self.operands(entry.args), entry.params, entry.spec.device)
 
-    def due(self, stop: int) -> set[int]:
-        """The ordered steps before `stop` that nothing has run."""
+    def find_due(self, stop: int) -> set[int]:
+        """Return the ordered steps before `stop` that have not run."""
         steps = range(stop)
         return {step for step in steps if self.entry(step).op.ordered and step not in self.values}
 
     def operands(self, args: Sequence[Any]) -> list[Any]:
-        """The arrays that `args` refer to."""
+        """Return the arrays that `args` refer to."""
         return [
             r.array if isinstance(r, Literal) else self.values[r] if r >= 0 else self.fed[-1 - r]
             for r in args
         ]
 
     def watch_over(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """``work(*args, **kwargs)``; when it raises the call is over, whatever interrupt comes then."""
+        """Return ``work(*args, **kwargs)``; if it raises, end the call, even under another interrupt."""
         try:
             return work(*args, **kwargs)
         except BaseException as error:
@@ -232,24 +224,24 @@ class CallSession(Session[Tensor]):
             raise
 
     def abandon(self, error: BaseException) -> None:
-        """The body or its program raised `error`: each Tensor outside is as before the call or as after it.
+        """End the call after `error`: each Tensor outside is as before the call or as after it.
 
-        After an error what was done before it stands, as in eager code, as far as no program has begun to
-        overwrite what it needs. An interrupt is answered at once: nothing is computed any more.
+        After an error, what was done before it is computed, as in eager code, unless a program has begun to
+        overwrite what it needs. After an interrupt nothing is computed.
         """
         self._failed = True
         try:
             if isinstance(error, Exception):
                 self._tensors.extend(map(weakref.ref, self._new_grads()))
                 alive = {t._index for t in self.alive() if t._data is None}
-                self.evaluate(alive.union(self.due(self.reached)))
-        except Exception:  # that op fails here again, and what follows it was never done
+                self.evaluate(alive.union(self.find_due(self.reached)))
+        except Exception:  # the failing op fails again; later ones were never done
             pass
         finally:
             self._restore()
 
     def _restore(self) -> None:
-        """Give Tensors outside that have no value the one of before, or what a program left in its place."""
+        """Give Tensors outside without a value their old one, or what a program left in its place."""
         self.release()
         for tensor, array in self.previous():
             if tensor._session is self:
@@ -257,19 +249,19 @@ class CallSession(Session[Tensor]):
         for tensor, grad in self.grads_before():
             if tensor._grad is not None and tensor._grad._session is self:
                 tensor._grad = grad
-        self.settle()
+        self.finish_values()
 
     def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """The Tensors outside whose ``grad`` was replaced, and what it was; the latest first."""
+        """Yield the Tensors outside whose ``grad`` was replaced, with the old one; the latest first."""
         raise NotImplementedError
 
     def _new_grads(self) -> list[Tensor]:
-        """Those that Tensors outside have been given, and that are in flight."""
+        """Return the new gradients of Tensors outside that are in flight."""
         grads = (tensor._grad for tensor, _ in self.grads_before())
         return [grad for grad in grads if grad is not None and grad._session is self]
 
     def previous(self) -> Iterator[tuple[Tensor, Any]]:
-        """The Tensors that took new values in this call, and the arrays they had before, latest first."""
+        """Yield the Tensors that took new values in this call, with their old arrays; the latest first."""
         for reference, old in reversed(self._replaced):
             tensor = reference()
             array = old

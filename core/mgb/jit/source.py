@@ -1,4 +1,4 @@
-"""Where something outside a body is found: a path from an argument, a variable or an object."""
+"""Where a body finds something outside: a path from an argument, a variable or an object."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Scope(Protocol):
     """A generated function that is being written."""
 
     def name(self, value: Any) -> str:
-        """A global of it that holds `value`."""
+        """Return a global of it that holds `value`."""
 
     def local(self, source: Source) -> str:
-        """A variable of it that holds what is found at `source`."""
+        """Return a variable of it that holds what is at `source`."""
 
 
-def beginning_of(function: Callable[..., Any]) -> tuple[str, int]:
-    """The file and the line where a function begins."""
+def find_definition(function: Callable[..., Any]) -> tuple[str, int]:
+    """Return the file and the line where a function begins."""
     code = getattr(unwrap(function), "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code is not None else ("?", 0)
 
 
 def is_static(value: Any) -> bool:
-    """Is it part of the program's text: a module, or a class or function of one? These stay."""
+    """Check whether it is a module, or a class or function that a module defines. Such objects stay."""
     kind = type(value)  # no user's __class__ is asked
     if issubclass(kind, (ModuleType, BuiltinFunctionType)):
         return True
@@ -65,8 +65,8 @@ def lookup_item(container: Any, key: Any) -> Any:
     return container[key]
 
 
-def holder(value: Any) -> Callable[[], Any]:
-    """What gives `value` back: held weakly where that is possible and it may go; None when it is gone."""
+def weak_getter(value: Any) -> Callable[[], Any]:
+    """Return a getter of `value`, if possible a weak one, which returns None when the object is gone."""
     if not is_static(value):
         try:
             return weakref.ref(value)
@@ -76,7 +76,7 @@ def holder(value: Any) -> Callable[[], Any]:
 
 
 class Identity:
-    """Stands for one object, whatever that is equal to, and does not keep it alive."""
+    """Equal to another one of the same object only. It does not keep the object alive."""
 
     __slots__ = ("_hash", "get")
 
@@ -95,40 +95,40 @@ class Identity:
 
 
 class Held(Identity):
-    """One object, held as `holder` says."""
+    """One object, referenced by a getter as `weak_getter` returns."""
 
     __slots__ = ()
 
     def __init__(self, value: Any) -> None:
-        self.get, self._hash = holder(value), id(value)
+        self.get, self._hash = weak_getter(value), id(value)
 
     def code(self, value: str, scope: Scope) -> str:
-        """The expression that says whether `value` is this object."""
+        """Return the expression that checks whether `value` is this object."""
         if isinstance(self.get, weakref.ref):
             return f"{value} is not None and {value} is {scope.name(self.get)}()"
         return f"{value} is {scope.name(self.get())}"
 
     def is_gone(self) -> bool:
-        """Is there no such object any more?"""
+        """Check whether the object is gone."""
         return isinstance(self.get, weakref.ref) and self.get() is None
 
     def __repr__(self) -> str:
-        return "an object that is gone" if self.is_gone() else short(self.get())
+        return "an object that is gone" if self.is_gone() else format_value(self.get())
 
 
-#: Of these the text is shown, and of classes derived from them that of theirs; no code of a user runs.
+#: Types that are shown by their own `repr`, also for derived classes, so that no code of the user runs.
 _SHOWN = (int, float, complex, str, bytes, slice, type(None), np.generic)
 _NAMED = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType, np.ufunc)
 
 
-def short(value: Any) -> str:
-    """A value in a message: numbers and texts themselves, of others their kind."""
+def format_value(value: Any) -> str:
+    """Return a value as text for a message: numbers and strings themselves, of others their type."""
     kind = type(value)
     if issubclass(kind, _SHOWN):
         text: str = native(kind).__repr__(value)
         return text if len(text) < 60 else text[:56] + "..."
     if kind is tuple or kind is frozenset:
-        parts = ", ".join(map(short, value))
+        parts = ", ".join(map(format_value, value))
         parts = f"({parts}{',' * (len(value) == 1)})" if kind is tuple else f"frozenset({{{parts}}})"
         return parts if len(parts) < 60 else parts[:56] + "..."
     if issubclass(kind, _NAMED):
@@ -138,16 +138,16 @@ def short(value: Any) -> str:
 
 
 class Source:
-    """Where something outside is found: a root, or a step from another source."""
+    """A path to something outside: a root, or a step from another source."""
 
     __slots__ = ()
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        """What is there now."""
+        """Return what is there now."""
         raise NotImplementedError
 
     def code(self, scope: Scope) -> str:
-        """The expression that reads it; what a body can write is assigned by the same text."""
+        """Return the expression that reads it. If a body can write it, assigning to that text writes it."""
         raise NotImplementedError
 
 
@@ -170,7 +170,7 @@ class Argument(Source):
 
 @dataclass(frozen=True, slots=True)
 class Object(Source):
-    """One object, wherever it is kept."""
+    """One object, wherever it is stored."""
 
     thing: Held
 
@@ -190,7 +190,7 @@ class Object(Source):
 
 @dataclass(frozen=True, slots=True)
 class Cell(Source):
-    """A variable of a function around the one that reads it, whose cell another source gives."""
+    """A variable of an enclosing function. Another source is its cell."""
 
     of: Source
     name: str
@@ -240,7 +240,7 @@ class Attribute(Source):
 
     @property
     def is_name(self) -> bool:
-        """Can a program say it after a dot?"""
+        """Check whether it can be written after a dot."""
         return self.name.isidentifier() and not iskeyword(self.name)
 
     def __str__(self) -> str:
@@ -249,7 +249,7 @@ class Attribute(Source):
 
 @dataclass(frozen=True, slots=True)
 class Item(Source):
-    """An element of what another source gives; a key that is no plain value is a `Held`."""
+    """An element of what another source gives. A key that is not a plain value is a `Held`."""
 
     of: Source
     key: Any
@@ -269,12 +269,12 @@ class Item(Source):
         names = names or (isinstance(self.of, Result) and self.of.function is vars)
         if names and isinstance(self.of, Attribute | Result):
             return f"`{_inner(self.of.of)}.{self.key}`"
-        return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else short(self.key)}]`"
+        return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else format_value(self.key)}]`"
 
 
 @dataclass(frozen=True, slots=True)
 class Result(Source):
-    """What a function without effects gives for what another source gives: `type`, `list`."""
+    """The result of a pure function, such as `type` or `list`, of what another source gives."""
 
     function: Callable[[Any], Any]
     of: Source
@@ -310,7 +310,7 @@ class Grad(Source):
 
 @dataclass(frozen=True, slots=True)
 class Sources(Source):
-    """What is found at several sources, as a tuple."""
+    """A tuple of what several sources give."""
 
     sources: tuple[Source, ...]
 
@@ -326,15 +326,15 @@ class Sources(Source):
 
 @dataclass(frozen=True, slots=True)
 class Call(Source):
-    """What a function that another source gives returns for plain values, however often it is asked."""
+    """The result of calling what another source gives with plain values. The call has no side effects."""
 
     of: Source
     args: tuple[Any, ...] = field(default=(), compare=False)
-    text: str = ""  # which tells 1 from True and 1.0
+    text: str = ""  # the key: it tells 1 from True and 1.0
 
     @staticmethod
     def given(of: Source, args: tuple[Any, ...]) -> Call:
-        """The call of what is at `of` with `args`."""
+        """Return the call of what is at `of` with `args`."""
         return Call(of, args, ", ".join(map(repr, args)))
 
     def read(self, leaves: Sequence[Any]) -> Any:
@@ -348,7 +348,7 @@ class Call(Source):
 
 
 def roots(source: Source) -> Iterator[Source]:
-    """Where its path starts; there are several of what is made of several."""
+    """Yield the roots of the path; several if it starts at several sources."""
     parts = getattr(source, "sources", None) or getattr(source, "of", None)
     if parts is None:
         yield source
@@ -358,23 +358,23 @@ def roots(source: Source) -> Iterator[Source]:
 
 
 def is_in_argument(source: Source) -> bool:
-    """Is it an argument, or in one, so that another one may stand there at each call?"""
+    """Check whether it is an argument, or inside one, so that another object may be there at each call."""
     return all(isinstance(root, Argument) for root in roots(source))
 
 
 def is_within(source: Source, outer: Source) -> bool:
-    """Does the path of `source` go on from `outer`?"""
+    """Check whether the path of `source` continues that of `outer`."""
     parts = getattr(source, "sources", None) or (getattr(source, "of", None),)
     return any(part is not None and (part == outer or is_within(part, outer)) for part in parts)
 
 
 def is_gone(source: Source) -> bool:
-    """Is the object gone that its path starts at?"""
+    """Check whether the object at the root of its path is gone."""
     return any(isinstance(start, Object) and start.thing.is_gone() for start in roots(source))
 
 
 def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
-    """What is there now; None if there is nothing there any more."""
+    """Return what is there now; None if reading it fails."""
     try:
         return source.read(leaves)
     except Exception as error:
@@ -384,7 +384,7 @@ def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
 
 
 def _inner(source: Source) -> str:
-    """The path's text, without the marks around it."""
+    """Return the path as text, without quotes."""
     text = str(source)
     if isinstance(source, (Global, Cell)):
         return source.name

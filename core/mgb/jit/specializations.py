@@ -1,4 +1,4 @@
-"""What serves the calls of one function that skip their body."""
+"""The compiled calls of one function that skip the body."""
 
 from __future__ import annotations
 
@@ -10,74 +10,76 @@ import numpy as np
 from ..scalars import FOLLOWED
 from ..tensor import Tensor, of_handler
 from .arguments import ArrayKey, Key, numbers_in
-from .bodies import most_like
-from .guard import MISS, Guard, same
+from .body_calls import cache_limit
+from .generated import MISS
+from .guard import Guard, same
 from .record import Record
 from .source import Argument, Attribute, Cell, Global, Item, Source, found_at
 from .weak_cache import WeakCache
 
-#: Calls kept for the same arguments: they differ in what they find outside, such as a ``grad`` or none.
+#: The most calls for the same arguments, which differ in what they find outside, such as a ``grad``.
 STATES = 8
 
-#: Calls in a row that are recorded for arguments that differ in numbers, texts and objects alone.
+#: The most calls in a row that are recorded for arguments that differ in numbers, strings and objects alone.
 _ALIKE = 16
 
-#: The same, where what differs is in an array that the body looks at: data, which are others at each call.
+#: The same, if they differ in the contents of an array that the body reads: data differ at each call.
 _CONTENTS = 2
 
-#: Arguments of which is known how often nothing served them.
+#: The most keys with a count of misses.
 _MISSED = 256
 
-#: Calls between two that nothing serves, if each finds other things than all before.
+#: The most calls between two misses in a row.
 _BETWEEN = 8
 
-#: Of leaves, in order.
+#: Indices of leaves, in order.
 Indices = tuple[int, ...]
 
 
 class Specializations:
-    """Compiled calls by the arguments that they were recorded for: see `arguments.key_of`.
+    """Compiled calls by the keys of the arguments that they were recorded for: see `arguments.key_of`.
 
-    A number among the arguments, or outside, has to be what it was, until it is another one. The call that
-    finds that is recorded for any such number. So one call serves it from then on, as far as Python only
-    computes with the number; where it decides something, there are several calls, as for any other thing.
+    A number among the arguments, or outside, is guarded by value at first. When it changes, the call is
+    recorded for any number there, and that record serves all numbers as long as Python only computes with
+    them. Where a number decides something, there is one record for each outcome.
     """
 
     def __init__(self) -> None:
         self._calls: WeakCache[list[Any]] = WeakCache()  # the newest first
-        self._free: WeakCache[list[Indices]] = WeakCache()  # by patterns: which arguments may have any number
+        #: By patterns: the indices of arguments that may be any number.
+        self._free: WeakCache[list[Indices]] = WeakCache()
         self._newest: WeakCache[Any] = WeakCache()  # by patterns
         self._resizable: WeakCache[list[Any]] = WeakCache()  # by forms
-        #: By keys: how often in a row nothing served such calls, and when that was.
+        #: By keys: the number of misses in a row, and the call of the last one.
         self._missed: dict[tuple[Any, ...], tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def __iter__(self) -> Iterator[Any]:
-        """The calls, the oldest first."""
+        """Yield the calls, the oldest first."""
         for calls in self._calls.values():
             yield from reversed(calls)
 
     def keys(self) -> list[Key]:
-        """Those that calls are kept by."""
+        """Return the keys of all calls."""
         return list(self._calls)
 
-    def of(self, key: Key) -> list[Any]:
-        """The calls that may serve arguments with `key`."""
-        return [call for known in self._keys_of(key) for call in self._calls.get(known) or ()]
+    def find(self, key: Key) -> list[Any]:
+        """Return the calls that may serve arguments with `key`."""
+        return [call for known in self._matching_keys(key) for call in self._calls.get(known) or ()]
 
-    def _keys_of(self, key: Key) -> list[Key]:
-        """`key`, and those of calls that take any number as some arguments."""
+    def _matching_keys(self, key: Key) -> list[Key]:
+        """Return `key`, and the keys of calls that take any number as some arguments."""
         free = self._free.get(key.pattern) if len(self._free) else None
         return [key, *(key.without_numbers(indices) for indices in free or ())]
 
     def newest(self, key: Key) -> Any:
-        """The latest call for arguments with `key`, but for numbers and lengths; None: there is none."""
+        """Return the latest call for arguments with `key`, ignoring numbers and lengths, or None."""
         return self._newest.get(key.pattern)
 
     def resized(self, key: Key, leaves: Sequence[Any], run: Callable[[Any], Any]) -> Any:
-        """The result by a call that was recorded for arguments of other lengths, or `MISS`."""
+        """Return the result by a call that was recorded for arguments of other lengths, or `MISS`."""
         for known in self._of_other_lengths(key):
             call = known.resized(leaves)
             result = MISS if call is None else run(call)
@@ -86,73 +88,73 @@ class Specializations:
                 return result
         return MISS
 
-    def decides(self, key: Key, leaves: Sequence[Any]) -> str | None:
-        """The line where lengths decide, for which a call recorded for others does not serve `leaves`."""
+    def find_deciding_line(self, key: Key, leaves: Sequence[Any]) -> str | None:
+        """Return the line of the guard of lengths that keeps calls of other lengths from serving `leaves`."""
         sized = (call.variant.sized for call in self._of_other_lengths(key))
         return next(filter(None, (record.decides(leaves) for record in sized)), None)
 
     def _of_other_lengths(self, key: Key) -> list[Any]:
-        """The calls whose lengths are symbolic, for arguments with `key` but for lengths."""
-        return [call for known in self._keys_of(key) for call in self._resizable.get(known.form) or ()]
+        """Return the calls with symbolic lengths, for arguments with `key` ignoring lengths."""
+        return [call for known in self._matching_keys(key) for call in self._resizable.get(known.form) or ()]
 
-    def keep(self, key: Key, call: Any, leaves: Sequence[Any]) -> None:
-        """Keep a call that was recorded for `leaves`, arguments with `key`."""
+    def add(self, key: Key, call: Any, leaves: Sequence[Any]) -> None:
+        """Add a call that was recorded for `leaves`, arguments with `key`."""
         freed = self._add(key, call, leaves)
         if call.variant.sized is not None:
-            _put(self._resizable, freed.form, call, leaves, call)
+            _put_first(self._resizable, freed.form, call, leaves, call)
 
     def _add(self, key: Key, call: Any, leaves: Sequence[Any]) -> Key:
         pattern, freed = key.pattern, key
-        if free := _free_arguments(call.variant.outline):
-            _put(self._free, pattern, free, leaves, call)
+        if free := _free_arguments(call.variant.abstract_record):
+            _put_first(self._free, pattern, free, leaves, call)
             freed = key.without_numbers(free)
-        _put(self._calls, freed, call, leaves, call)
-        self._newest.keep(pattern, call, leaves, most_like(call.variant))
+        _put_first(self._calls, freed, call, leaves, call)
+        self._newest.keep(pattern, call, leaves, cache_limit(call.variant))
         return freed
 
     def drop(self, key: Key) -> None:
-        """Keep none any more for arguments with `key`."""
-        for known in self._keys_of(key):
+        """Remove all calls for arguments with `key`."""
+        for known in self._matching_keys(key):
             self._calls.drop(known)
 
     # what changes
 
-    def follows(self, key: Key, leaves: Sequence[Any]) -> frozenset[Source]:
-        """Where the call with `leaves`, which nothing serves, finds other numbers than the latest like it."""
+    def find_symbolic(self, key: Key, leaves: Sequence[Any]) -> frozenset[Source]:
+        """Return the sources of numbers that differ from the latest call like the one with `leaves`."""
         newest = self.newest(key)
         if newest is None:
             return frozenset()
-        record: Record = newest.variant.outline
+        record: Record = newest.variant.abstract_record
         now, then = numbers_in(leaves), record.numbers
         arguments = (Argument(index) for index in now if now[index] != then[index])
-        outside = (source for guard in record.guards or () for source in _followed(guard, leaves))
+        outside = (source for guard in record.guards or () for source in _find_changed(guard, leaves))
         return record.follows.union(arguments, outside)
 
-    def is_ever_new(self, key: Key, leaves: Sequence[Any], now: int) -> bool:
-        """Told that nothing serves the call `now` with `leaves`; did that happen too often in a row?"""
-        most = (_CONTENTS if self._holds_others(key, leaves) else STATES) if self.of(key) else _ALIKE
-        return self._count(key.without_numbers(), now) > most
+    def is_megamorphic(self, key: Key, leaves: Sequence[Any], now: int) -> bool:
+        """Count a miss of the call `now` with `leaves`; return whether there were too many in a row."""
+        most = (_CONTENTS if self._has_new_contents(key, leaves) else STATES) if self.find(key) else _ALIKE
+        return self._count_miss(key.without_numbers(), now) > most
 
-    def _holds_others(self, key: Key, leaves: Sequence[Any]) -> bool:
-        """Does an array among the arguments hold other values than the latest call like it looked at?"""
+    def _has_new_contents(self, key: Key, leaves: Sequence[Any]) -> bool:
+        """Check whether an array argument that the latest call read has other contents now."""
         newest = self.newest(key)
-        unmet = None if newest is None else newest.variant.outline.guards.unmet(leaves)
+        unmet = None if newest is None else newest.variant.abstract_record.guards.unmet(leaves)
         return unmet is not None and unmet.test == "array" and isinstance(unmet.source, Argument)
 
-    def has_ever_new(self, key: Key, now: int) -> int:
-        """Told the same: how often it is too often for texts and objects that no call had; 0: it is not.
+    def count_megamorphic(self, key: Key, now: int) -> int:
+        """Count a miss because of new strings or objects; return by how many misses there are too many, or 0.
 
-        At ever fewer calls it is not, in case the latest of them are here to stay.
+        It returns 0 at ever fewer calls, in case the latest strings and objects come again.
         """
         if self.newest(key) is not None:
             return 0
         structure, shared, *leaves = key
         kinds = (leaf if isinstance(leaf, ArrayKey) else leaf[:1] for leaf in leaves)
-        often = self._count((structure, shared, *kinds), now) - _ALIKE
+        often = self._count_miss((structure, shared, *kinds), now) - _ALIKE
         return often if often > 0 and often & (often - 1) else int(often == 1)
 
-    def _count(self, key: tuple[Any, ...], now: int) -> int:
-        """How often in a row nothing served calls with arguments that have `key` in common."""
+    def _count_miss(self, key: tuple[Any, ...], now: int) -> int:
+        """Return how many misses in a row calls had that share `key`."""
         often, then = self._missed.pop(key, (0, 0))
         often = often + 1 if now - then <= _BETWEEN else 1
         self._missed[key] = often, now
@@ -161,14 +163,14 @@ class Specializations:
         return often
 
 
-def _put(kept: WeakCache[list[Any]], key: Key, first: Any, leaves: Sequence[Any], call: Any) -> None:
-    """Have `first` be the first of what is kept for `key`, as long as `call` would be."""
-    others = [other for other in kept.get(key) or () if other != first]
-    kept.keep(key, [first, *others][:STATES], leaves, most_like(call.variant))
+def _put_first(cache: WeakCache[list[Any]], key: Key, first: Any, leaves: Sequence[Any], call: Any) -> None:
+    """Move `first` to the front of the calls for `key`, and keep it as long as `call` lives."""
+    others = [other for other in cache.get(key) or () if other != first]
+    cache.keep(key, [first, *others][:STATES], leaves, cache_limit(call.variant))
 
 
 def _free_arguments(record: Record) -> Indices:
-    """Where any number may stand among the arguments: it was followed, and did not have to stay."""
+    """Return the indices of arguments that may be any number: they were symbolic, and are not guarded."""
     if not record.follows:
         return ()
     fixed = {guard.source for guard in record.guards if guard.test == "same"}
@@ -176,9 +178,9 @@ def _free_arguments(record: Record) -> Indices:
     return tuple(sorted(source.index for source in free if isinstance(source, Argument)))
 
 
-def _followed(guard: Guard, leaves: Sequence[Any]) -> Iterator[Source]:
-    """Where another number, Tensor or array is found than the guard wants; in a tuple, each number."""
-    if _may_follow(guard, leaves):
+def _find_changed(guard: Guard, leaves: Sequence[Any]) -> Iterator[Source]:
+    """Yield the sources where a guard finds another number, Tensor or array; in a tuple, each number."""
+    if _may_be_symbolic(guard, leaves):
         yield guard.source
     elif guard.test == "same" and type(guard.value) is tuple and not guard.holds(leaves):
         now = found_at(guard.source, leaves)
@@ -189,8 +191,8 @@ def _followed(guard: Guard, leaves: Sequence[Any]) -> Iterator[Source]:
             )
 
 
-def _may_follow(guard: Guard, leaves: Sequence[Any]) -> bool:
-    """Is there another number now than the guard wants, of the same type, or another Tensor or array?"""
+def _may_be_symbolic(guard: Guard, leaves: Sequence[Any]) -> bool:
+    """Check whether a guard finds another number of the same type, or another Tensor or array."""
     if guard.test == "array" and isinstance(guard.source, Argument):
         return not guard.holds(leaves)
     if not isinstance(guard.source, Global | Cell | Attribute | Item) or guard.holds(leaves):

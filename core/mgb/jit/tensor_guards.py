@@ -1,4 +1,4 @@
-"""What guards ask of many Tensors or arrays at once."""
+"""Guards that check many Tensors or arrays in one call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .entry import Literal
 _shape, _dtype, _device, _data = (attrgetter(name) for name in ("shape", "dtype", "_device", "_data"))
 
 
-class Fits:
-    """Whether arrays are of the recorded specs, asked of all at once and only of those that are new."""
+class CheckSpecs:
+    """Checks whether arrays have the recorded specs: all at once, and only arrays that are new."""
 
     def __init__(self, positions: Sequence[int], specs: Sequence[Spec]) -> None:
         self._pick = picker(positions)
@@ -35,8 +35,8 @@ class Fits:
         return True
 
 
-class Arguments:
-    """Whether Tensors are all different, of the recorded classes and devices.
+class CheckArguments:
+    """Checks whether Tensors are all different, and have the recorded classes and devices.
 
     Parameters
     ----------
@@ -59,17 +59,17 @@ class Arguments:
         return "one Tensor stands for other arguments than recorded, or an argument is of another kind"
 
 
-class Same:
-    """Whether the same Tensors are the same arguments.
+class CheckAliasing:
+    """Checks whether the same arguments are the same Tensor as in the record.
 
     Parameters
     ----------
     same : sequence of int
-        For each argument the first one where the recorded call found the same Tensor.
+        For each argument the first one that was the same Tensor in the recorded call.
     outside : collection of int
-        The ids of Tensors that must not stand in any.
+        The ids of Tensors that must not be arguments.
     apart : bool
-        Must other arguments be other Tensors?
+        Different arguments must be different Tensors.
     """
 
     def __init__(self, same: Sequence[int], outside: Collection[int], apart: bool) -> None:
@@ -94,8 +94,8 @@ class Same:
         return "a Tensor outside is another one than recorded"
 
 
-class Constants:
-    """Whether Tensors that became constants have the values that they had.
+class CheckConstants:
+    """Checks whether Tensors that became constants have the same values.
 
     Parameters
     ----------

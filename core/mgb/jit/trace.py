@@ -1,4 +1,4 @@
-"""`trace`: record a function once, run it compiled from then on."""
+"""`trace`: record a function once, then run it compiled."""
 
 from __future__ import annotations
 
@@ -12,64 +12,64 @@ from ..errors import ExportError
 from ..executor import Program
 from ..storage.dump import dump
 from ..tensor import active_trace
-from .argument_specs import names_of_tensors, parameters_of, stand_ins
-from .arguments import Key, check_tensors, key_of, shapes_of
+from .argument_specs import make_placeholders, names_of_tensors, parameters_of
+from .arguments import Key, check_tensors, key_of
 from .binding import P, Q, R
-from .bodies import Impure
+from .body_calls import ImpureCalls
 from .call import CompiledCall, Recorded
-from .capture import close, note, run_body, with_numbers
+from .capture import close, note, replace_symbolic, run_body
 from .captured import Captured
 from .config import TraceOptions
-from .guard import MISS
-from .matching import Matching
+from .generated import MISS
 from .policy import Policy
 from .recording import Recording
-from .source import Source, beginning_of
+from .source import Source, find_definition
 from .tree import Structure, flatten
 from .variant import Variant
 from .watch import Impurity, Observer
+from .with_body import TracedWithBody
 
-#: Kinds of arguments with which the body is known to run at each call.
-_IMPURE = 256
+#: The most patterns of arguments for which the body runs at each call.
+_MOST_IMPURE = 256
 
 S = TypeVar("S")
 
 
-class trace(Matching[P, R]):
+class trace(TracedWithBody[P, R]):
     """Decorator that records what a function does and runs it compiled from then on.
 
-    The first call runs the body and records every op, those of the gradient and of the optimizer included.
-    Later calls skip the body and run the compiled program, as long as everything outside that the body was
-    seen to read is unchanged. Where a body has to run at every call, see `run_body`, its ops are deferred,
-    and sequences of them that came before run compiled.
+    The first call runs the body and records every op, including those of the gradient and the optimizer.
+    Later calls skip the body and run the compiled program, as long as everything outside that the body read
+    is unchanged. If a body must run at every call, see `run_body`, its ops are deferred, and sequences that
+    came before run compiled.
 
-    It works on functions and on methods, where each instance has its own record. It is pickled by its name,
+    It works on functions and on methods, where each instance has records of its own. It is pickled by name,
     as functions are.
 
     Parameters
     ----------
     function : callable
-        Takes and returns anything; what is traced are the ops on Tensors.
+        Takes and returns anything; the ops on Tensors are traced.
     symbolic : bool
-        Run nothing on the first call until it returns: the first call runs compiled too, and no value that
-        depends on data can be read in it.
+        Run no op of the first call until it returns: the first call runs compiled too, and cannot read values
+        that depend on data.
     capture_as_const : bool
         Tensors from outside become constants, whose values are compared where the body runs. Positional
         arguments must be Tensors.
     record_only : bool
-        Only record, at every call, as `symbolic` and `capture_as_const` say: nothing is run, results have
-        no values, Tensors outside stay as they are. For what looks at the graph.
+        Only record, at every call, as with `symbolic` and `capture_as_const`: no op runs, results have no
+        values, and Tensors outside stay as they are. For inspection of the graph.
     run_body : bool, optional
-        When is the Python body run? ``None``, the default: to be recorded, once for each kind of arguments,
-        and again when something outside that it read has changed; at every call, if it writes outside itself,
-        reads a Tensor's value or calls what is not known to be pure. ``stats()`` names the line. ``True``: at
-        every call, where it has to do what was recorded, as in MegEngine. ``False``: a body that would have
-        to run at every call is refused at the first, with the line. While a `GradManager` outside records the
-        call, the body runs. ``MGB_RUN_BODY=1`` runs every body. Arguments of other lengths are served by the
-        same record; where the body compares lengths with another outcome, or looks at one in a way that is
-        not followed, such as ``1 / n`` or ``range(n)``, it is recorded again. A number that is another one
-        than recorded becomes an input, and so does a Tensor outside. What else is new call after call makes
-        the body run.
+        When the Python body runs. ``None``, the default: to be recorded, once for each specialization, and
+        again when something outside that it read has changed; at every call, if it has side effects, reads
+        the value of a Tensor, or calls code that is not known to be pure. ``stats()`` names the line.
+        ``True``: at every call, where it must repeat the record, as in MegEngine. ``False``: a body that
+        would have to run at every call raises an error at the first, with the line. The body also runs while
+        a `GradManager` outside records the call. ``MGB_RUN_BODY=1`` runs every body. One record serves
+        arguments of many lengths; if a comparison of lengths has another outcome, or the body uses a length
+        that cannot be symbolic, as in ``1 / n`` or ``range(n)``, the body is recorded again. A number that
+        changes becomes an input, and so does a Tensor outside. If anything else is new call after call, the
+        body runs.
     without_host : bool
         MegEngine's name for ``run_body=False``.
     imperative : bool
@@ -82,34 +82,33 @@ class trace(Matching[P, R]):
         0: nothing; 1: algebraic identities; 2: and rewrites of the whole graph; 3 (the default): and fusion.
     graph_opt_config : GraphOptimizationConfig, optional
     sublinear_memory_config : SublinearMemoryConfig, optional
-        Compute values again for the gradient rather than keep them. The variables
-        ``MGB_SUBLINEAR_MEMORY_...`` override its fields.
+        Recompute values for the gradient rather than store them. The variables ``MGB_SUBLINEAR_MEMORY_...``
+        override its fields.
     dtr_config : DTRConfig, optional
-        Drop values where memory passes a threshold, and compute them again when they are wanted.
+        Drop values when memory exceeds a threshold, and recompute them on use.
     profiling : bool
         Measure each step at each call: see `get_profile`, `profile_table`, `save_profile`, `reset_profile`.
     fast_math : bool
-        Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine does always. A
-        kernel keeps 16-bit floats in float32 from op to op, and rounds what leaves it; without `fast_math` it
-        rounds each result, as eager code does.
+        Allow rewrites that hold for finite numbers only, such as ``x - x`` to 0, as MegEngine always does. A
+        kernel computes 16-bit floats in float32 and rounds only its results; without `fast_math` it rounds
+        after each op, as eager code does.
     backend : str, optional
         Overrides ``MGB_JIT_BACKEND`` for this function.
     cuda_graph : bool, optional
-        Start kernels that follow each other on a GPU as one CUDA graph; by default where that pays.
+        Start consecutive kernels on a GPU as one CUDA graph; by default where that is faster.
 
     Raises
     ------
     TraceMismatchError
-        With ``run_body=True``, at a later call: the body did something else than before. The trace stays
-        usable.
+        With ``run_body=True``, at a later call: the body diverged from its record. The trace stays usable.
     TraceInputError
-        An option or argument that this trace cannot take.
+        An option or argument is not valid for this trace.
     UnknownBackendError
-        No backend is called `backend`.
+        There is no such `backend`.
     ImpureBodyError
         With ``run_body=False``, at a first call: the body would have to run at every call.
     MemoryConfigError
-        Both ways to save memory at once.
+        Both memory options are given.
 
     Examples
     --------
@@ -127,7 +126,7 @@ class trace(Matching[P, R]):
         def __new__(cls, **options: Unpack[TraceOptions]) -> _Trace: ...
         def __new__(cls, *args: Any, **options: Any) -> Any: ...
 
-    _captured: Captured | None = None  # what `dump` writes, of the latest call that was recorded
+    _captured: Captured | None = None  # the latest recorded call, for `dump`
     _impurity: Impurity | None = None  # why nothing was captured
 
     # calling
@@ -136,9 +135,8 @@ class trace(Matching[P, R]):
         if self.capture_as_const:
             self._check_arguments(args)
         if self.record_only:
-            recorded = self._noted(args, kwargs, flatten((args, kwargs))[0])
-            matched = self._matched_with(recorded.variant)
-            self._matches_of(taped, args, kwargs).keep(shapes_of(args, kwargs), matched, alone=True)
+            recorded = self._note(args, kwargs, flatten((args, kwargs))[0])
+            self._cache_strict(taped, args, kwargs, recorded.variant, replaces=True)
             self._statistics.recorded()
             return recorded.result
         if taped or not self._skips:
@@ -150,51 +148,52 @@ class trace(Matching[P, R]):
 
     # the body is skipped
 
-    def _may_follow(self) -> tuple[bool, bool]:
+    def _get_symbolic(self) -> tuple[bool, bool]:
         return not self.capture_as_const, not self.symbolic_shape and not self.capture_as_const
 
-    def _by_running(self, key: Key, args: Any, kwargs: Any) -> Any:
-        impure = self._impure.get(key.pattern)
-        if impure is None or impure.is_due():
+    def _run_known_body(self, key: Key, args: Any, kwargs: Any) -> Any:
+        impure = self._impure_calls.get(key.pattern)
+        if impure is None or impure.should_record():
             return MISS
-        if not kwargs and (impure.unsettled is not None or self._calls.newest(key) is None):
+        if not kwargs and (impure.megamorphic_reason is not None or self._calls.newest(key) is None):
             traced = weakref.ref(self)
-            again = impure.again(args, lambda args: traced()._run(impure, args, {}))  # type: ignore[union-attr]
-            self._plain = None if again is None else self._watched(again)
-        return self._run(impure, args, kwargs)
+            fast_path = impure.make_fast_path(args, lambda args: traced()._run_impure(impure, args, {}))  # type: ignore[union-attr]
+            self._fast_path = None if fast_path is None else self._wrap_watched(fast_path)
+        return self._run_impure(impure, args, kwargs)
 
-    def _run(self, impure: Impure, args: Any, kwargs: Any) -> Any:
-        """The result of a body that runs at each call."""
+    def _run_impure(self, impure: ImpureCalls, args: Any, kwargs: Any) -> Any:
+        """Run a body with side effects and return its result."""
         self._statistics.body_runs += 1
         return impure.run(self.__wrapped__, args, kwargs)
 
-    def _keep(self, key: Key, leaves: list[Any], recorded: Recorded) -> None:
-        super()._keep(key, leaves, recorded)
-        self._plain = None
+    def _cache_call(self, key: Key, leaves: list[Any], recorded: Recorded) -> None:
+        super()._cache_call(key, leaves, recorded)
+        self._fast_path = None
         if recorded.call is not None:
             return
-        impure = self._impure.get(key.pattern) or Impure(leaves, self._stream)
+        impure = self._impure_calls.get(key.pattern) or ImpureCalls(leaves, self._make_stream)
         impure.variant = recorded.variant
-        if impure.found(recorded.impurities):
+        if impure.add_reasons(recorded.impurities):
             self._statistics.again(f"the body of {self.__name__} runs at each call: {recorded.impurities[0]}")
-        self._impure.keep(key.pattern, impure, leaves, _IMPURE)
+        self._impure_calls.keep(key.pattern, impure, leaves, _MOST_IMPURE)
 
     # recording
 
-    def _observer_after(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
-        follows = frozenset[Source]() if self.capture_as_const else self._calls.follows(key, leaves)
-        observer = self._observer(leaves, follows)
+    def _make_miss_observer(self, key: Key, leaves: list[Any], reason: str | None) -> Observer:
+        follows = frozenset[Source]() if self.capture_as_const else self._calls.find_symbolic(key, leaves)
+        observer = self._make_observer(leaves, follows)
         observer.writing.has_effects = not self.capture_as_const
-        impure = self._impure.get(key.pattern)
-        if reason is not None and self.run_body is None and (impure is None or impure.unsettled is None):
-            if self._calls.is_ever_new(key, leaves, self._statistics.calls):
-                impure = impure or Impure(leaves, self._stream)
-                impure.unsettled = f"finds what is new at each call: {reason}"
-                self._impure.keep(key.pattern, impure, leaves, _IMPURE)
-        if impure is not None and impure.unsettled is not None and impure.is_due():
-            impure.retried()
-        elif impure is not None and impure.unsettled is not None:
-            observer.impure(impure.unsettled, line=beginning_of(self.__wrapped__))
+        impure = self._impure_calls.get(key.pattern)
+        is_known = impure is not None and impure.megamorphic_reason is not None
+        if reason is not None and self.run_body is None and not is_known:
+            if self._calls.is_megamorphic(key, leaves, self._statistics.calls):
+                impure = impure or ImpureCalls(leaves, self._make_stream)
+                impure.megamorphic_reason = f"finds what is new at each call: {reason}"
+                self._impure_calls.keep(key.pattern, impure, leaves, _MOST_IMPURE)
+        if impure is not None and impure.megamorphic_reason is not None and impure.should_record():
+            impure.retry_later()
+        elif impure is not None and impure.megamorphic_reason is not None:
+            observer.impure(impure.megamorphic_reason, line=find_definition(self.__wrapped__))
         return observer
 
     def _record(
@@ -207,40 +206,40 @@ class trace(Matching[P, R]):
             freezes=self.capture_as_const,
             symbolic_shape=self.symbolic_shape,
         )
-        session = self._session(args, kwargs, leaves, policy, arrangement, observer=observer)
+        session = self._make_session(args, kwargs, leaves, policy, arrangement, observer=observer)
         session.record.arrangement = arrangement
         self._statistics.body_runs += 1
-        return session.watch_over(self._recorded, session, args, kwargs)
+        return session.watch_over(self._run_and_record, session, args, kwargs)
 
-    def _recorded(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
-        """Run the body, and find out whether it has to run at later calls."""
+    def _run_and_record(self, session: Recording, args: Any, kwargs: Any) -> Recorded:
+        """Run the body, and decide whether later calls must run it."""
         leaves = session.leaves
-        box = [run_body(session, self._body_with(args), kwargs)]
+        box = [run_body(session, self._bind_body(args), kwargs)]
         variant = Variant(close(session, box[0]), self._compiler)
         if self.symbolic:
             session.run_programs(variant)
-        session.settle()
+        session.finish_values()
         self._statistics.recorded()
         if self.capture_as_const and session.record.ends is not None:
             self._captured = Captured.of(args, kwargs, session.record)
         if session.is_pure:
-            box.append(session.handed_out(box.pop()))
+            box.append(session.replace_own_tensors(box.pop()))
             session.check_changes()
-            session.check_kept()
+            session.check_escapes()
         session.forget()
         if session.is_pure:
             return Recorded(box.pop(), variant, CompiledCall(variant, leaves))
         impurities = session.observer.impurities if session.observer is not None else ()
         self._impurity = next(iter(impurities), None)
-        return Recorded(with_numbers(box.pop(), decide=False), variant, None, impurities)
+        return Recorded(replace_symbolic(box.pop(), decide=False), variant, None, impurities)
 
-    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        policy = self._policy()
+    def _note(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        policy = self._make_policy()
         if observer is not None and observer.is_trial:
-            policy = replace(policy, gives=True, follows=self._may_follow()[1])
-        session = self._session(args, kwargs, leaves, policy, observer=observer)
+            policy = replace(policy, gives=True, follows=self._get_symbolic()[1])
+        session = self._make_session(args, kwargs, leaves, policy, observer=observer)
         session.record.arrangement = flatten((args, kwargs))[1]
-        result = note(session, self._body_with(args), kwargs)
+        result = note(session, self._bind_body(args), kwargs)
         session.check_changes()
         if self.record_only and session.record.ends is not None:
             self._captured = Captured.of(args, kwargs, session.record)
@@ -252,12 +251,12 @@ class trace(Matching[P, R]):
     # looking at it
 
     def variants(self) -> list[Variant]:
-        matched = [matched.variant for matches in list(self._matches.values()) for matched in matches]
-        impure = [impure.variant for impure in self._impure.values() if impure.variant is not None]
-        return matched + impure + [call.variant for call in self._calls]
+        strict = [record.variant for records in list(self._strict_records.values()) for record in records]
+        impure = [impure.variant for impure in self._impure_calls.values() if impure.variant is not None]
+        return strict + impure + [call.variant for call in self._calls]
 
     def programs(self) -> list[Program]:
-        return list(dict.fromkeys(super().programs() + self._programs_of_bodies()))
+        return list(dict.fromkeys(super().programs() + self._list_body_programs()))
 
     # ahead of time, and files
 
@@ -266,67 +265,65 @@ class trace(Matching[P, R]):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Record and compile a call without running its ops; the next one like it compiles nothing.
 
-        The body runs, as it does when a call is recorded, on Tensors without values. No Tensor outside is
-        changed.
+        The body runs on Tensors without values. No Tensor outside changes.
 
         Parameters
         ----------
         *args, **kwargs
-            What the function takes. For a Tensor its type does: a Tensor of that type, a `Spec`, or a text
-            such as ``"f32[64,784]"``.
+            The arguments of a call. A Tensor may be given by its type: a Tensor of that type, a `Spec`, or a
+            string such as ``"f32[64,784]"``.
 
         Raises
         ------
         ArgumentSpecError
-            A text that is no type.
+            A string is not a type.
         SymbolicReadError
-            The body looks at values, which only a call that runs has.
+            The body reads values.
         ExportError
-            The trace only records, or this is called inside another one.
+            The trace only records, or this is called inside a traced function.
         """
         if self.record_only:
             raise ExportError(
                 f"{self.__name__} only records: trace it without record_only=True to compile it"
             )
         _check_outside()
-        args, kwargs = stand_ins((args, kwargs))
+        args, kwargs = make_placeholders((args, kwargs))
         if self.capture_as_const:
             self._check_arguments(args)
         leaves, structure = flatten((args, kwargs))
         with self._lock:
-            recorded = self._noted(args, kwargs, leaves, self._observer(leaves) if self._skips else None)
+            recorded = self._note(args, kwargs, leaves, self._make_observer(leaves) if self._skips else None)
             for number, segment in enumerate(recorded.variant.segments):
                 if segment.outputs:
                     recorded.variant.program(number)
             self._statistics.recorded()
             if self._skips:
-                self._keep(key_of(leaves, structure), leaves, recorded)
+                self._cache_call(key_of(leaves, structure), leaves, recorded)
             else:
-                matched = self._matched_with(recorded.variant)
-                self._matches_of(False, args, kwargs).keep(shapes_of(args, kwargs), matched)
+                self._cache_strict(False, args, kwargs, recorded.variant)
 
     def export(self, path: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Write a file that `load_compiled` runs where no compiler is: the graph, its constants, its kernels.
 
-        Tensors from outside, such as Parameters, become constants with the values that they have now. Shapes
-        are those of the arguments. A processor that lacks what this one has, or another version of mgb, makes
-        it compile again. The file holds machine code: load only files that you trust.
+        Tensors from outside, such as Parameters, become constants with their current values. Shapes are those
+        of the arguments. On a processor that lacks features of this one, or with another version of mgb, the
+        graph is compiled again. The file contains machine code: load only files that you trust.
 
         Parameters
         ----------
         path : path
-            A file there is replaced in one go, or stays as it was.
+            An existing file is replaced atomically.
         *args, **kwargs
-            As for `compile`. Left out, they are those of the latest call that was recorded, if the trace has
-            ``capture_as_const=True``. Arguments that are not Tensors are frozen too.
+            As for `compile`. If omitted, they are those of the latest recorded call, if the trace has
+            ``capture_as_const=True``. Arguments that are not Tensors become constants.
 
         Raises
         ------
         ExportError
-            Nothing says what the arguments are, or a parameter of an op is nothing that a file can hold.
+            The arguments are unknown, or a file cannot contain a parameter of an op.
         DumpTrainingError, DumpStateError, DumpOutputError
-            The function changes Tensors outside, looks at values, or returns something else than Tensors in a
-            flat container: what `dump` refuses too.
+            The function changes Tensors outside, reads values, or returns something else than Tensors in a
+            flat container, as for `dump`.
         """
         from ..storage.exported import write
 
@@ -336,7 +333,7 @@ class trace(Matching[P, R]):
         write(path, self.__name__, graph, ends, self._compile(graph, {}), self.options)
 
     def _to_dump(self) -> Captured | None:
-        """What `dump` writes."""
+        """Return what `dump` writes."""
         return self._captured
 
     def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
@@ -347,11 +344,11 @@ class trace(Matching[P, R]):
                 raise ExportError(
                     f"say the types of the arguments of {self.__name__}, as in export(path, 'f32[64,784]')"
                 )
-        args, kwargs = stand_ins((args, kwargs))
+        args, kwargs = make_placeholders((args, kwargs))
         _check_outside()
-        policy = replace(self._policy(), freezes=True)
-        session = self._session(args, kwargs, flatten((args, kwargs))[0], policy)
-        note(session, self._body_with(args), kwargs)
+        policy = replace(self._make_policy(), freezes=True)
+        session = self._make_session(args, kwargs, flatten((args, kwargs))[0], policy)
+        note(session, self._bind_body(args), kwargs)
         if session.record.ends is None:
             raise ExportError(
                 f"{self.__name__} looks at values: what Python makes of them would be frozen in the file; "
@@ -363,7 +360,7 @@ class trace(Matching[P, R]):
 if TYPE_CHECKING:
 
     class _Trace(trace[..., Any]):
-        """What ``trace(...)`` without a function is."""
+        """The type of ``trace(...)`` without a function."""
 
         def __init__(self, **options: Unpack[TraceOptions]) -> None: ...
         def __call__(self, function: Callable[Q, S]) -> trace[Q, S]: ...

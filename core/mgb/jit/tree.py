@@ -1,4 +1,4 @@
-"""Nested containers of values, taken apart and put together again."""
+"""Flatten nested containers of values, and rebuild them."""
 
 from __future__ import annotations
 
@@ -20,39 +20,40 @@ from ..sizes import elements, native, pairs
 from ..trusted import is_library
 from .source import Identity
 
-#: How an object is told apart that is equal to itself alone.
+#: The hash and equality of objects that are equal to themselves alone.
 _OF_OBJECTS: Any = (object.__hash__, object.__eq__)
 
-#: Flags of classes: one made at run time, and one that cannot be changed.
+#: Flags of classes: made at run time, and immutable.
 _HEAP, _IMMUTABLE = 1 << 9, 1 << 8
 
-#: Classes whose objects have nothing of them.
+#: Base classes without attributes.
 _EMPTY = (object, ABC, Generic, Protocol)
 
-#: Builtin types whose equal values are the same in every way, and those that their texts tell apart.
+#: Builtin types whose equal values are interchangeable, and those whose `repr` is the key.
 _PLAIN = frozenset({str, bytes, int, bool, type(None), type})
 _TOLD_BY_TEXT = (int, float, complex, str, bytes, Decimal, np.generic, range)
 
 
-class Again:
-    """The kind of a container that stands in a place before, too: `Structure.exact` has its number."""
+class BackReference:
+    """The kind of a container that occurred before in the same value; `Structure.exact` has its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How a container was nested; hashable, so that it can be part of a key.
+    """The nesting of a container. It is hashable, so that it can be part of a key.
 
     Attributes
     ----------
     kind : type or None
-        list, tuple, a named tuple's class, dict or a subclass of it, a dataclass, `Again`; None for a leaf.
+        list, tuple, a named tuple's class, dict or a subclass of it, a dataclass, or `BackReference`; None
+        for a leaf.
     keys : tuple
         The keys of a mapping, in its own order, or the names of fields.
     children : tuple of Structure
     exact : tuple
-        What tells the keys: 1, True and 1.0 are equal; and the names of what else it has as attributes.
+        An exact key of `keys`, as 1 == True == 1.0, and the names of further attributes.
     factory : callable, optional
-        That of a `defaultdict`.
+        The factory of a `defaultdict`.
     """
 
     kind: type | None
@@ -62,14 +63,14 @@ class Structure:
     factory: Any = field(default=None, compare=False)
 
     def build(self, leaves: Iterator[Any], before: list[Any] | None = None) -> Any:
-        """The container again, with `leaves` in the order in which `flatten` gave them.
+        """Rebuild the container, with `leaves` in the order of `flatten`.
 
         The containers that were built `before` are numbered by their ends.
         """
         if self.kind is None:
             return next(leaves)
         before = [] if before is None else before
-        if self.kind is Again:
+        if self.kind is BackReference:
             return before[self.exact[0]]
         before.append(made := self._of([child.build(leaves, before) for child in self.children]))
         return made
@@ -93,12 +94,12 @@ LEAF = Structure(None)
 
 
 def flatten(value: Any) -> tuple[list[Any], Structure]:
-    """The leaves of nested lists, tuples, dicts and dataclasses, and how to put them together again.
+    """Return the leaves of nested lists, tuples, dicts and dataclasses, and the structure that rebuilds them.
 
     Raises
     ------
     TraceInputError
-        It has no end.
+        It contains itself.
     """
     leaves: list[Any] = []
     containers: list[int] = []
@@ -122,19 +123,19 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
 
 
 def flatten_once(value: Any) -> tuple[list[Any], Structure]:
-    """The same of a result: a container that stands in several places will be one there again.
+    """Flatten a result: a container that occurs several times is one object again when it is rebuilt.
 
     Raises
     ------
     TraceOutputError
-        It has no end.
+        It contains itself.
     """
     leaves: list[Any] = []
     seen: dict[int, tuple[int, Any]] = {}
 
     def visit(part: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
         if id(part) in seen:
-            return Structure(Again, exact=(seen[id(part)][0],))
+            return Structure(BackReference, exact=(seen[id(part)][0],))
         structure = _flatten(part, emit, visit)
         if structure is not LEAF:
             seen[id(part)] = len(seen), part
@@ -149,17 +150,18 @@ def flatten_once(value: Any) -> tuple[list[Any], Structure]:
         ) from None
 
 
-def is_itself(value: Any) -> bool:
-    """Is it known by its identity, and held weakly?"""
+def is_known_by_identity(value: Any) -> bool:
+    """Check whether keys hold it by identity, and weakly."""
     kind = type(value)
     is_one = (kind.__hash__, kind.__eq__) == _OF_OBJECTS or isinstance(value, Holder)
     return is_one and kind.__weakrefoffset__ != 0
 
 
-def is_looked_into(value: Any) -> bool:
-    """Is it a function, or an object of a class, of a user's, of which only what a body reads has to stay?
+def is_known_by_reads(value: Any) -> bool:
+    """Check whether it is a user's function or object, of which only what the body reads is guarded.
 
-    Containers, numbers and texts are known by what is in them, and classes of Python's library may hide it.
+    Containers, numbers and strings have keys of their contents; classes of the standard library may hide
+    theirs.
     """
     kind = type(value)
     if kind is SimpleNamespace:
@@ -170,31 +172,31 @@ def is_looked_into(value: Any) -> bool:
 
 
 def _is_users(kind: type) -> bool:
-    """Is it a class of a user's in Python, or one that holds nothing?"""
+    """Check whether it is a class that a user wrote in Python, or one without attributes."""
     if kind in _EMPTY:
         return True
     return kind.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP and not is_library(kind.__module__)
 
 
-def exactly(value: Any) -> tuple[Any, ...]:
-    """What is equal for values that Python code cannot tell apart.
+def exact_key(value: Any) -> tuple[Any, ...]:
+    """Return a key that is equal for values that Python code cannot tell apart.
 
-    That is the value of arrays, numbers, texts, tuples and sets, equality for other hashable objects, and the
-    identity of what has no hash. What is equal to itself alone is not kept alive by it.
+    That is the value of arrays, numbers, strings, tuples and sets, the object itself if it is hashable, and
+    its identity otherwise. The key holds no reference to an object that is equal to itself alone.
     """
     kind = type(value)
     if kind in _PLAIN:
         return kind, value
-    if is_itself(value):
+    if is_known_by_identity(value):
         return kind, Identity(value)
     if issubclass(kind, _TOLD_BY_TEXT):  # 0.0 equals -0.0, and NaN nothing
         return kind, native(kind).__repr__(value)
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, value.tobytes()
     if isinstance(value, slice):
-        return exactly((kind, value.start, value.stop, value.step))
+        return exact_key((kind, value.start, value.stop, value.step))
     if isinstance(value, tuple | frozenset | set):
-        parts = map(exactly, value)
+        parts = map(exact_key, value)
         return kind, tuple(parts) if isinstance(value, tuple) else frozenset(parts)
     if isinstance(value, bytearray):
         return kind, bytes(value)
@@ -204,7 +206,7 @@ def exactly(value: Any) -> tuple[Any, ...]:
 
 
 def _has_hash(value: Any) -> bool:
-    """Has it a hash? A class may have one, and its objects none: as a frozen dataclass that holds a list."""
+    """Check whether `value` is hashable. A class may have a hash and an object none: a tuple with a list."""
     if not isinstance(value, Hashable):
         return False
     try:
@@ -215,7 +217,7 @@ def _has_hash(value: Any) -> bool:
 
 
 def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
-    """How `value` is nested, by `visit` of what stands in it, and with its leaves emitted."""
+    """Return the structure of `value`, by `visit` of its parts, and emit its leaves."""
     kind = type(value)
     if isinstance(value, list | tuple):
         own = () if kind is list or kind is tuple else own_names(value)
@@ -223,7 +225,7 @@ def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
     if isinstance(value, dict):
         inside = pairs(value)
         keys = tuple([key for key, _ in inside])
-        exact: tuple[Any, ...] = keys if set(map(type, keys)) == {str} else tuple(map(exactly, keys))
+        exact: tuple[Any, ...] = keys if set(map(type, keys)) == {str} else tuple(map(exact_key, keys))
         exact = exact if kind is dict else (*exact, own_names(value))
         children = tuple([visit(v, emit, visit) for _, v in inside])
         factory = value.default_factory if isinstance(value, defaultdict) else None
@@ -238,7 +240,7 @@ def _flatten(value: Any, emit: Callable[[Any], None], visit: Any) -> Structure:
 
 
 def own_names(value: Any) -> tuple[str, ...]:
-    """The names of the attributes of a container of a user's class that are none of its parts."""
+    """Return the names of the attributes of a container of a user's class that are not its parts."""
     own = getattr(value, "__dict__", None)
     fields = getattr(type(value), "__dataclass_fields__", ())
     return (
@@ -247,7 +249,7 @@ def own_names(value: Any) -> tuple[str, ...]:
 
 
 def parts_of(value: Any) -> list[Any] | None:
-    """What `flatten` finds in a container, one level deep; None: it is a leaf."""
+    """Return what `flatten` finds in a container, one level deep; None for a leaf."""
     if isinstance(value, list | tuple | dict):
         return elements(value)
     parts = fields_of(value)
@@ -255,7 +257,7 @@ def parts_of(value: Any) -> list[Any] | None:
 
 
 def put(value: Any, parts: Sequence[Any]) -> None:
-    """Have a list, a dict or a dataclass hold `parts` in the places of those of `parts_of`."""
+    """Replace the parts of a list, a dict or a dataclass, in the order of `parts_of`."""
     if isinstance(value, list):
         for index, part in enumerate(parts):
             list.__setitem__(value, index, part)
@@ -268,14 +270,14 @@ def put(value: Any, parts: Sequence[Any]) -> None:
 
 
 def fields_of(value: Any) -> list[tuple[str, Any]] | None:
-    """The fields of an instance of a dataclass, with their names; None: it is none, or what is called."""
+    """Return the fields of an instance of a dataclass, with their names; None if it is something else."""
     if not hasattr(type(value), "__dataclass_fields__") or isinstance(value, (Holder, Spec)):
         return None
     return [(field.name, getattr(value, field.name)) for field in fields(value) if hasattr(value, field.name)]
 
 
 def _dataclass(kind: type, names: Sequence[str], parts: Sequence[Any]) -> Any:
-    """An instance with these fields; what its class would compute of them is in them."""
+    """Return an instance with these fields, without calling its class."""
     made: Any = object.__new__(kind)
     for name, part in zip(names, parts, strict=True):
         object.__setattr__(made, name, part)

@@ -1,4 +1,4 @@
-"""A word to who traces a long Python loop: it is recorded, and compiled, step by step."""
+"""Warn about long Python loops in a body: they are recorded and compiled step by step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .record import Record
 MANY = 1000
 
 
-def tell_of_loops(record: Record) -> None:
-    """Warn where a line of the body has recorded the same op, of one type, at least `MANY` times."""
+def warn_unrolled_loops(record: Record) -> None:
+    """Warn if one line of the body recorded the same op, of one type, at least `MANY` times."""
     if len(record.entries) < MANY:
         return
     counts: Counter[Any] = Counter(

@@ -1,4 +1,4 @@
-"""A record cut into segments, each compiled to a Program when its values are first wanted."""
+"""A record cut into segments, each compiled to a Program when its values are first needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Compile = Callable[[Graph, Mapping[int, int]], Program]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The steps from `start` up to the cut at `stop`, and which of their values are wanted later."""
+    """The steps from `start` up to the cut at `stop`, and which of their values are needed later."""
 
     start: int
     stop: int
@@ -29,14 +29,14 @@ class Segment:
 
 
 def split(record: Record) -> tuple[Segment, ...]:
-    """Cut the sequence at its cuts; a value leaves its segment if a later step or a cut wants it.
+    """Split the sequence at its cuts. A value leaves its segment if a later step or a cut needs it.
 
-    So does that of the last ordered step before a cut, which leads to the others.
+    So does the value of the last ordered step before a cut, which depends on the other ordered steps.
     """
     last_use: dict[int, int] = {}
     for position, entry in enumerate(record.entries):
-        wanted = entry.required if entry.op in CUTS else entry.args
-        last_use.update((ref, position) for ref in wanted if not isinstance(ref, Literal))
+        used = entry.required if entry.op in CUTS else entry.args
+        last_use.update((ref, position) for ref in used if not isinstance(ref, Literal))
     stop = next((i for i, e in enumerate(record.entries) if e.op is OUTPUT_GRADIENT), len(record.entries))
     segments, start = [], 0
     for position, entry in enumerate(record.entries):
@@ -55,17 +55,17 @@ class Variant:
     Parameters
     ----------
     record : Record
-        Its lengths may be followed.
+        Its lengths may be symbolic.
     compile : callable
     values : tuple of int, optional
-        Other lengths than it was recorded for.
+        The lengths, if they are not the recorded ones.
     like : Variant, optional
-        One of the same record.
+        Another variant of the same record.
 
     Attributes
     ----------
     values : tuple of int
-        The lengths of the axes of the arguments, where these are followed.
+        The lengths of the axes of the arguments, if these are symbolic.
     sized : SizedRecord or None
         The records for other lengths.
     segments : tuple of Segment
@@ -74,7 +74,7 @@ class Variant:
     def __init__(
         self, record: Record, compile: Compile, values: Values | None = None, like: Variant | None = None
     ) -> None:
-        self._noted, self._compile = record, compile
+        self._recorded, self._compile = record, compile
         self.values = record.lengths if values is None else values
         self.sized: SizedRecord | None = record.sized
         self.segments: tuple[Segment, ...] = split(record) if like is None else like.segments
@@ -83,35 +83,35 @@ class Variant:
 
     @cached_property
     def record(self) -> Record:
-        """The record for these lengths; it is made when somebody asks for it."""
-        return self._noted if self.sized is None else self.sized.record(self.values)
+        """Return the record for these lengths, which is made on first use."""
+        return self._recorded if self.sized is None else self.sized.record(self.values)
 
     @cached_property
-    def outline(self) -> Record:
-        """The record, but that the lengths in its entries are not for use."""
-        return self._noted if self.sized is None else self.sized.outline(self.values)
+    def abstract_record(self) -> Record:
+        """Return the record with lengths in its entries that must not be used."""
+        return self._recorded if self.sized is None else self.sized.abstract_record(self.values)
 
     @property
     def steps(self) -> int:
-        """How many entries the record has."""
+        """Return how many entries the record has."""
         return self.segments[-1].stop + 1
 
     def resized(self, leaves: Sequence[Any]) -> Variant | None:
-        """The variant for arguments of other lengths, if the body would do the same with them."""
+        """Return the variant for arguments of other lengths, if the body would do the same with them."""
         values = None if self.sized is None else self.sized.values(leaves)
-        return None if values is None else Variant(self._noted, self._compile, values, self)
+        return None if values is None else Variant(self._recorded, self._compile, values, self)
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """What has been compiled so far, in order."""
+        """Return what has been compiled so far, in order."""
         return tuple(built[0] for built in self._built if built is not None)
 
     def is_compiled(self, number: int) -> bool:
-        """Has the segment a program by now?"""
+        """Check whether the segment has a program."""
         return self._built[number] is not None
 
     def program(self, number: int) -> tuple[Program, tuple[int, ...]]:
-        """The Program of a segment, and the refs of the values it reads."""
+        """Return the Program of a segment, and the refs of the values that it reads."""
         found = self._built[number]
         if found is None:
             with self._lock:
@@ -127,15 +127,15 @@ class Variant:
         return self.sized.program(segment, self.values, compile)
 
     def graph(self, segment: Segment) -> tuple[Graph, tuple[int, ...]]:
-        """The segment as a Graph, and the refs of its inputs."""
-        return graph_of(self.record, self.segments, segment)
+        """Return the segment as a Graph, and the refs of its inputs."""
+        return build_graph(self.record, self.segments, segment)
 
 
 def compile_segment(
     compile: Compile, segments: tuple[Segment, ...], segment: Segment, record: Record
 ) -> tuple[Program, tuple[int, ...]]:
-    """The Program of a segment of `record`, and the refs of the values it reads."""
-    graph, reads = graph_of(record, segments, segment)
+    """Compile a segment of `record`; return its Program and the refs of the values that it reads."""
+    graph, reads = build_graph(record, segments, segment)
     inputs_of = {ref: position for position, ref in enumerate(reads)}
     updates = {
         segment.outputs.index(step): inputs_of[external_ref(external)]
@@ -145,28 +145,28 @@ def compile_segment(
     return compile(graph, updates), reads
 
 
-def graph_of(
+def build_graph(
     record: Record, segments: tuple[Segment, ...], segment: Segment
 ) -> tuple[Graph, tuple[int, ...]]:
-    """A segment of `record` as a Graph, and the refs of its inputs."""
+    """Return a segment of `record` as a Graph, and the refs of its inputs."""
     boundary = {e.node: external_ref(i) for i, e in enumerate(record.externals)}
     for earlier in segments:
         if earlier.stop <= segment.start:
             boundary.update((record.node(i), i) for i in earlier.outputs)
-    return cut_out(tuple(record.node(i) for i in segment.outputs), boundary)
+    return extract_graph(tuple(record.node(i) for i in segment.outputs), boundary)
 
 
-def cut_out(
+def extract_graph(
     outputs: tuple[Node, ...], boundary: Mapping[Node, int], instead: Mapping[Node, Node] | None = None
 ) -> tuple[Graph, tuple[int, ...]]:
-    """The graph that computes `outputs` from the nodes of `boundary`, which become its inputs.
+    """Return the graph that computes `outputs` from the nodes of `boundary`, which become its inputs.
 
     Parameters
     ----------
     outputs : tuple of Node
     boundary : mapping
     instead : mapping, optional
-        Constants, each with one that takes its place.
+        Replacements of constants.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""`xla_trace`: a whole training step as one executable, which Python is out of."""
+"""`xla_trace`: compile a whole training step to one executable, without Python."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .call import CompiledCall, Recorded
 from .capture import note
 from .captured import Captured
 from .config import WholeOptions
-from .guard import MISS
-from .held_tensors import HeldTensors
+from .generated import MISS
+from .owned_tensors import OwnedTensors
 from .policy import Policy
 from .recording import Recording
 from .source import Grad, Source, found_at
@@ -37,7 +37,7 @@ from .variant import Variant
 from .watch import Observer
 
 
-def _refused(what: str) -> TraceError:
+def _make_read_error(what: str) -> TraceError:
     return SymbolicReadError(
         f"the function {what} at {caller()}, but it is compiled whole and Python does not run again: "
         "return the tensor and look at it outside, or compute with ops; of a step that must look at "
@@ -46,10 +46,10 @@ def _refused(what: str) -> TraceError:
 
 
 def _check_known(session: Recording) -> None:
-    """Refuse what is neither an argument nor in one, and new values for what is constant."""
+    """Raise an error for Tensors that are neither arguments nor in one, and for new values of constants."""
     record = session.record
     for external in record.externals:
-        if external.is_elsewhere and not _is_inside(session, external.source):
+        if external.is_free_tensor and not _is_inside(session, external.source):
             raise UnknownInputError(
                 f"have some unknown input tensors in trace result: the one used at {external.line} is "
                 "neither an argument nor part of a Module or Optimizer that is one. Pass it, or what "
@@ -67,7 +67,7 @@ def _check_known(session: Recording) -> None:
 
 
 def _check_common(session: Recording) -> None:
-    """Refuse what leaves the function of a mesh and is each device's own."""
+    """Raise an error for a value that leaves the function of a mesh and differs between devices."""
     record, own = session.record, set[int]()
     for step, entry in enumerate(record.entries):
         if is_own(entry.op, (ref in own for ref in entry.args if isinstance(ref, int))):
@@ -91,14 +91,14 @@ def _check_common(session: Recording) -> None:
 
 
 def _is_inside(session: Recording, source: Source | None) -> bool:
-    """Is the Tensor there an argument, or in one?"""
+    """Check whether the Tensor at `source` is an argument, or in one."""
     holder = source.of if isinstance(source, Grad) else source
     tensor = None if holder is None else found_at(holder)
     return isinstance(tensor, Tensor) and session.inputs.is_inside(tensor)
 
 
 class WholeTrace(trace[P, R]):
-    """What `xla_trace` is, but for its name."""
+    """The implementation of `xla_trace`."""
 
     def __init__(
         self,
@@ -127,8 +127,8 @@ class WholeTrace(trace[P, R]):
                 "nothing: leave it out, or use @trace"
             )
         self._skips, self.mesh = True, mesh or 0
-        self._constants: dict[int, Callable[[], Any]] = {}  # by ids: Tensors whose values a program has
-        self._given: tuple[Any, Any] | None = None  # of the latest call that was noted, Specs for Tensors
+        self._constants: dict[int, Callable[[], Any]] = {}  # Tensors that are constants, by id
+        self._latest_arguments: tuple[Any, Any] | None = None  # with Specs for Tensors
 
     # calling
 
@@ -140,38 +140,41 @@ class WholeTrace(trace[P, R]):
     def _check_arguments(self, args: tuple[Any, ...]) -> None:
         pass
 
-    def _tell(self, reason: str, recorded: Recorded) -> None:
+    def _report(self, reason: str, recorded: Recorded) -> None:
         if recorded.variant.programs:
             self._statistics.again(f"{reason}: it is compiled again", logging.WARNING)
         else:
-            super()._tell(reason, recorded)
+            super()._report(reason, recorded)
 
     def _check_tapes(self, leaves: Sequence[Any]) -> None:
-        """Refuse to lose a gradient that the caller's tapes would want."""
+        """Raise an error if a tape of the caller would lose a gradient."""
         if not (tapes := frozenset(recording())):
             return
-        tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._held_tensors(leaves).tensors)
+        tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._find_owned_tensors(leaves).tensors)
         if any(t._tape and not tapes.isdisjoint(t._tape) for t in tensors):
             raise CallerTapeError(
                 f"a GradManager outside of {self.__name__} records what it takes, but a function that is "
                 "compiled whole has no gradient: open the GradManager inside of it, or use partial_trace"
             )
 
-    def _policy(self) -> Policy:
-        return replace(super()._policy(), mesh=self.mesh)
+    def _make_policy(self) -> Policy:
+        return replace(super()._make_policy(), mesh=self.mesh)
 
-    def _held_tensors(self, leaves: Sequence[Any]) -> HeldTensors:
-        return HeldTensors(leaves, self._is_method_of())
+    def _find_owned_tensors(self, leaves: Sequence[Any]) -> OwnedTensors:
+        return OwnedTensors(leaves, self._get_instance())
 
-    #: Nothing runs while a call is recorded.
-    _record, _observer_after, _may_follow = Traced._record, Traced._observer_after, Traced._may_follow
+    # No op runs while a call is recorded.
+    _record, _get_symbolic = Traced._record, Traced._get_symbolic
+    _make_miss_observer = Traced._make_miss_observer
 
-    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        policy = replace(self._policy(), refused=_refused)
-        observer, held_tensors = observer or self._observer(leaves), self._held_tensors(leaves)
-        session = self._session(args, kwargs, leaves, policy, observer=observer, held_tensors=held_tensors)
-        note(session, self._body_with(args), kwargs, check=self._check)
-        self._given = _without_values(args, kwargs)
+    def _note(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        policy = replace(self._make_policy(), make_error=_make_read_error)
+        observer, owned_tensors = observer or self._make_observer(leaves), self._find_owned_tensors(leaves)
+        session = self._make_session(
+            args, kwargs, leaves, policy, observer=observer, owned_tensors=owned_tensors
+        )
+        note(session, self._bind_body(args), kwargs, check=self._check)
+        self._latest_arguments = _replace_by_types(args, kwargs)
         owners = [literal.owner for literal in session.record.constants() if literal.owner is not None]
         self._check_tapes([owner() for owner in owners])
         self._constants.update({id(owner()): owner for owner in owners})
@@ -183,27 +186,26 @@ class WholeTrace(trace[P, R]):
         if self.mesh:
             _check_common(session)
 
-    # files: Tensors that are not arguments themselves are constants there, with the values that they have now
+    # files: Tensors that are not arguments become constants with their current values
 
     def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]:
-        if not args and not kwargs and self._given is not None:
-            args, kwargs = self._given
+        if not args and not kwargs and self._latest_arguments is not None:
+            args, kwargs = self._latest_arguments
         return super()._to_export(args, kwargs)
 
     def _to_dump(self) -> Captured | None:
-        return self._to_export((), {})[0] if self._given is not None else None
+        return self._to_export((), {})[0] if self._latest_arguments is not None else None
 
 
 class xla_trace(WholeTrace[P, R]):
     """Decorator that compiles a whole function, such as a training step, to one executable.
 
-    Each call runs the executable; the body runs once for each set of shapes, to be recorded, and computes
-    nothing then; it runs again when something outside that it was seen to read has changed. Modules and
-    Optimizers among the arguments are looked into: their Parameters, buffers and states go in and out, and so
-    do gradients, the numbers of the Optimizer and the states of random generators. Shapes are static: with
-    new ones the function is recorded and compiled again, which one line in the log says. So it is when a
-    Module or an Optimizer among the arguments works otherwise than before, by ``eval()`` or
-    ``add_param_group``.
+    Each call runs the executable. The body runs once for each set of shapes, only to be recorded, and again
+    when something outside that it read has changed. Parameters, buffers and states of Modules and Optimizers
+    among the arguments are inputs and outputs of the executable, and so are gradients, the numbers of the
+    Optimizer and the states of random generators. Shapes are static: for new ones the function is recorded
+    and compiled again, with a line in the log. The same happens when a Module or an Optimizer among the
+    arguments changes, by ``eval()`` or ``add_param_group``.
 
     Parameters
     ----------
@@ -216,37 +218,37 @@ class xla_trace(WholeTrace[P, R]):
     symbolic_shape : bool
         Always False.
     capture_as_const : bool
-        Tensors that are neither arguments nor in one become constants. With other values than when it was
-        recorded the function is compiled again.
+        Tensors that are neither arguments nor in one become constants. When their values change, the function
+        is compiled again.
     backend : str
-        Who makes the executable.
+        The backend that makes the executable.
     mesh : int, optional
-        So many devices run the function at once, each of them as a rank of `mgb.distributed`: it takes its
-        rows of a batch by `mgb.distributed.shard`, and the collectives of a training step are part of the
-        executable. Tensors that go in and out are the same on all devices. With `jax.distributed`, where
-        each process calls the function with the same arguments, they are those of all processes.
+        The number of devices that run the function together, each as a rank of `mgb.distributed`. A rank
+        takes its rows of a batch by `mgb.distributed.shard`, and the collectives of a training step are part
+        of the executable. Inputs and outputs are the same on all devices. With `jax.distributed`, each
+        process calls the function with the same arguments, and the devices are those of all processes.
     **options
         As for `trace`.
 
     Raises
     ------
     TraceInputError
-        An option that this cannot take.
+        An option is not valid.
     UnknownInputError
         On a call: a Tensor is neither an argument nor in one, without ``capture_as_const=True``.
     HeldConstantError
         On a call: the body gives a constant a new value.
     SymbolicReadError
-        On a call: the body looks at values.
+        On a call: the body reads values.
     CallerTapeError
         On a call: a `GradManager` outside records the arguments; see `partial_trace`.
     ImpureBodyError
-        On a call: the body writes outside itself, as where it keeps a Tensor elsewhere than in its result, or
-        calls what is not known to be pure.
+        On a call: the body has a side effect, such as storing a Tensor outside, or calls code that is not
+        known to be pure.
     MeshError
-        On a call: what would leave the function is another value on each device, or there are not so many.
+        On a call: a result differs between devices, or there are fewer devices.
     BackendNotInstalledError
-        On a call: the backend is not there.
+        On a call: the backend is not installed.
 
     Examples
     --------
@@ -268,14 +270,14 @@ class xla_trace(WholeTrace[P, R]):
 if TYPE_CHECKING:
 
     class _XlaTrace(xla_trace[..., Any]):
-        """What ``xla_trace(...)`` without a function is."""
+        """The type of ``xla_trace(...)`` without a function."""
 
         def __init__(self, **options: Unpack[WholeOptions]) -> None: ...
         def __call__(self, function: Callable[Q, S]) -> xla_trace[Q, S]: ...
 
 
-def _without_values(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The arguments with the types of Tensors in them."""
+def _replace_by_types(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the arguments with types in place of Tensors."""
     leaves, structure = flatten((args, dict(kwargs)))
     found: tuple[Any, Any] = structure.build(iter([_type_of(leaf) for leaf in leaves]))
     return found

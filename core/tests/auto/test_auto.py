@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mgb import Tensor, from_dlpack, tensor
 from mgb.apply import apply
 from mgb.errors import ConversionError
-from mgb.jit.deferred.links import Ends
+from mgb.jit.deferred.sequence_cache import SequenceCache
 from work import calls_of
 
 # random programs
@@ -189,7 +189,7 @@ def test_changing_shapes_use_bounded_caches() -> None:
     with hot:
         for n in [*range(1, 40), *range(1, 40)]:
             assert (tensor(np.ones(n, np.float32)) * 2 + 1).sum().item() == 3.0 * n
-    assert hot.stats()["programs"] <= 4 and len(hot._session.stream()._ends) <= 256
+    assert hot.stats()["programs"] <= 4 and len(hot._session.stream()._cache) <= 256
 
 
 def test_loop_without_reads_is_split_where_it_repeats() -> None:
@@ -255,7 +255,7 @@ def test_interrupt_before_computation_leaves_the_old_values(monkeypatch: Any) ->
     with auto():
         parameter += 1.0
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(Ends, "used", interrupt)
+            patched.setattr(SequenceCache, "touch", interrupt)
             parameter.numpy()
         np.testing.assert_array_equal(parameter.numpy(), [1.0, 2.0])
         parameter += 1.0

@@ -12,7 +12,7 @@ import pytest
 from mgb import Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
-from mgb.jit import bodies, exclude_from_trace, specializations, trace
+from mgb.jit import body_calls, exclude_from_trace, specializations, trace
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (3,), (0,), (1, 3), (3, 1), (3, 3), (2, 3, 4), (2, 1, 4)]
 
@@ -229,8 +229,8 @@ def test_calls_after_compiling_several_shapes_ahead_are_correct(compiled: tuple[
 
 
 def test_number_of_cached_variants_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (bodies, specializations):
-        monkeypatch.setattr(module, "most_like", lambda _variant: 8)
+    for module in (body_calls, specializations):
+        monkeypatch.setattr(module, "cache_limit", lambda _variant: 8)
     traced = matched(lambda x: sum((x[i] for i in range(x.shape[0])), F.zeros(())))
     for _ in range(2):
         for rows in range(1, 24):

@@ -1,4 +1,4 @@
-"""Deferred ops are noted, and computed where a value is wanted: by `auto`, and in traced bodies that run."""
+"""Defer ops and compute them when a value is needed: `auto`, and bodies of traces that run at each call."""
 
 from .auto import AutoSession, auto, everywhere
 

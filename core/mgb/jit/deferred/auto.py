@@ -1,4 +1,4 @@
-"""`auto`: a JIT for code that nobody decorated."""
+"""`auto`: a JIT for code without decorators."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .stream import Counts, Stream
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `auto` was asked for.
+    """The settings of `auto`.
 
     Attributes
     ----------
     after : int
-        A sequence runs op by op so often before it is compiled.
+        How often a sequence runs op by op before it is compiled.
     options : Options
     """
 
@@ -34,7 +34,7 @@ class Settings:
     options: Options = field(default_factory=Options)
 
     def compile(self, graph: Graph, updates: Mapping[int, int]) -> Program | None:
-        """A program; where none can be made, say so once, and the sequence goes on op by op."""
+        """Return a program, or None with a warning where none can be compiled."""
         try:
             return compile_program(graph, self.options, updates)
         except MgbError as error:
@@ -50,17 +50,17 @@ class Settings:
 class auto(ContextDecorator):
     """Defer ops, recognise sequences that repeat, and run those compiled.
 
-    Within, an op that is called is only noted. What waits is computed where a value is wanted: by ``numpy``,
-    ``item``, ``print``, ``if``; by a call of a traced function; by another thread; when too much waits; and
-    at the end. Values that nobody can ask for any more are not computed. A sequence that came often enough is
-    compiled for the results that were still alive; others run op by op, as without `auto`.
+    Inside, an op is only noted. The ops that wait are computed when a value is needed: by ``numpy``,
+    ``item``, ``print`` or ``if``, by a call of a traced function, by another thread, when too many ops wait,
+    and at the end. Values of Tensors that no longer exist are not computed. A sequence that came often enough
+    is compiled for the results that were still alive; other sequences run op by op, as without `auto`.
 
-    A Python number that changes becomes an input, so that a schedule of learning rates compiles nothing anew.
-    An op whose other parameters keep changing, such as the bounds of a slice, runs at once.
+    A Python number that changes becomes an input, so a schedule of learning rates causes no recompilation. An
+    op whose other parameters keep changing, such as the bounds of a slice, runs at once.
 
-    It is a context manager and a decorator, may be nested and entered again, and remembers what it compiled;
-    so does any other `auto` with the same settings. Each thread has sequences of its own. In the body of a
-    trace it does nothing. ``MGB_JIT_AUTO=1`` is `auto` for the whole process.
+    `auto` is a reentrant context manager and a decorator. Every `auto` with the same settings shares compiled
+    sequences, but each thread has its own. In the body of a trace it does nothing. ``MGB_JIT_AUTO=1`` applies
+    `auto` to the whole process.
 
     Parameters
     ----------
@@ -76,14 +76,15 @@ class auto(ContextDecorator):
     Raises
     ------
     AutoInputError
-        `after` is no count.
+        `after` is not a count.
     TraceInputError
-        Another option is none that `trace` could take.
+        Another option is not valid for `trace`.
 
     Notes
     -----
-    An op that cannot take its operands raises at its line. One that fails when it is computed raises where
-    the value was wanted, with a note of the line that called it; what does not depend on it has its values.
+    An op that cannot take its operands raises at its line. An op that fails when it is computed raises where
+    the value is needed, with a note that names the line of the op; results that do not depend on it are
+    computed.
 
     Examples
     --------
@@ -116,7 +117,7 @@ class auto(ContextDecorator):
             if entered:
                 ACTIVE.set(self._session)
             return self
-        except BaseException:  # an interrupt: `__exit__` is not called then
+        except BaseException:  # after an interrupt here, `__exit__` is not called
             ACTIVE.set(active)
             _outer.set(outer)
             raise
@@ -143,16 +144,16 @@ class auto(ContextDecorator):
                 raise
 
     def stats(self) -> dict[str, int]:
-        """Of this thread: sequences computed, how many of them by programs, and programs made."""
+        """Return counts of this thread: sequences computed, those by programs, and programs compiled."""
         return asdict(self._session.stream().counts)
 
 
-#: For each `auto` that this context is in: the session of before, and whether that was replaced.
+#: For each `auto` that this context is in: the previous session, and whether `auto` replaced it.
 _outer: ContextVar[tuple[tuple[Session[Tensor] | None, bool], ...]] = ContextVar("mgb_auto_outer", default=())
 
 
 class AutoSession(Session[Tensor]):
-    """The session of every `auto` with the same settings; it hands each thread's ops to a `Stream`.
+    """The session of every `auto` with the same settings; it forwards each thread's ops to its `Stream`.
 
     Parameters
     ----------
@@ -164,7 +165,7 @@ class AutoSession(Session[Tensor]):
         self._local = threading.local()
 
     def stream(self) -> Stream:
-        """That of this thread."""
+        """Return the stream of this thread."""
         try:
             found: Stream = self._local.stream
         except AttributeError:
@@ -191,12 +192,12 @@ _sessions: dict[Settings, AutoSession] = {}
 
 
 def session_of(settings: Settings) -> AutoSession:
-    """The session for `settings`, always the same one."""
+    """Return the one session for `settings`."""
     return _sessions.setdefault(settings, AutoSession(settings))
 
 
 def everywhere() -> AutoSession:
-    """What ``MGB_JIT_AUTO=1`` makes active in every context that has no session of its own."""
+    """Return the session that ``MGB_JIT_AUTO=1`` makes active in every context without a session."""
     return session_of(Settings())
 
 

@@ -1,4 +1,4 @@
-"""The ops of a traced body that runs: deferred, as by `auto`, in a tree of the trace's own."""
+"""The ops of a traced body that runs: deferred as by `auto`, in a tree of the trace's own."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from ... import dtypes
 from ...apply import constant
 from ...ir import Op
 from ...tensor import ACTIVE, CONSTANT, Tensor, handling, replace_handlers, restore_handlers
-from .differences import why_another
-from .ending import Compile
+from .differences import explain_new_sequence
 from .link import Link
-from .results import Failed, Late
+from .plan import Compile
+from .results import Failed, Lazy
 from .stream import Stream
 
 
 class BodyStream(Stream):
-    """A stream for one call after another of a body that runs at each.
+    """A stream for the calls of a body that runs at each call.
 
-    A traced function that the body calls runs as a part of it.
+    A traced function that the body calls is part of the body.
 
     Parameters
     ----------
     after : int
     compile : callable
         As for `Stream`.
-    tell : callable
-        Told why a sequence is compiled beside another one, in the user's terms.
+    report : callable
+        Called with the reason, in the user's terms, when another sequence than before is compiled.
     symbolic_shape : bool
-        Are shapes Tensors in the body?
+        Shapes are Tensors in the body.
     """
 
     of_trace = True
     most_ops = most_bytes = 1 << 62
 
     def __init__(
-        self, after: int, compile: Compile, tell: Callable[[str], object], symbolic_shape: bool = False
+        self, after: int, compile: Compile, report: Callable[[str], object], symbolic_shape: bool = False
     ) -> None:
         super().__init__(after, compile)
-        self._tell = tell
+        self._report = report
         self.symbolic_shape = symbolic_shape
         self._grads: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor] | None]] = []
 
     def run(self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What `body` gives; nothing waits afterwards."""
+        """Return the result of `body`, with everything that it deferred computed."""
         self._thread, self._compiles = get_ident(), True
-        if self._fed:  # of an op that an exception ended
-            self._begin(self.most_ops)
-        before, replaced = ACTIVE.get(), replace_handlers()  # whose ops are no part of the body
+        if self._fed:  # left by an op that raised
+            self._reset(self.most_ops)
+        before, replaced = ACTIVE.get(), replace_handlers()  # the ops of handlers are not part of the body
         try:
             ACTIVE.set(self)
             result = body(*args, **kwargs)
@@ -62,9 +62,9 @@ class BodyStream(Stream):
         except BaseException as error:
             ACTIVE.set(before)
             try:
-                self._end_after(error)
+                self._abort(error)
             except BaseException as another:  # a second interrupt
-                self._end_after(another)
+                self._abort(another)
                 raise
             raise
         finally:
@@ -74,34 +74,35 @@ class BodyStream(Stream):
         return result
 
     def _finish(self) -> None:
-        """The body is done."""
+        """End the call after the body has returned."""
         self.flush()
 
-    def _end_after(self, error: BaseException) -> None:
-        """What was done before an error stands, as in eager code; after an interrupt nothing is computed.
+    def _abort(self, error: BaseException) -> None:
+        """End the call after an exception.
 
-        Each Tensor outside is then as before the call or as after it.
+        After an error, what was done before it is computed, as in eager code. After an interrupt nothing is
+        computed, and each Tensor outside is as before the call or as after it.
         """
         self._compiles = False
         if isinstance(error, Exception):
-            with suppress(Exception):  # that op raises where it is wanted
+            with suppress(Exception):  # the failing op raises where its result is needed
                 self.flush()
         else:
-            self.give_up()
+            self.abandon()
         for reference, before in reversed(self._grads):
             tensor = reference()
             grad = tensor._grad if tensor is not None else None
-            if tensor is not None and grad is not None and isinstance(grad._session, Failed | Late):
+            if tensor is not None and grad is not None and isinstance(grad._session, Failed | Lazy):
                 tensor._grad = before() if before is not None else None
         self._grads = []
 
     def read(self, tensor: Tensor) -> Any:
-        if handling() and self._now is None:
-            return self._apart(self._at, self._fed, tensor)
+        if handling() and self._in_flight is None:
+            return self._evaluate_apart(self._at, self._fed, tensor)
         return super().read(tensor)
 
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
-        if not reads:  # weakly, for the memory of a gradient that is replaced is wanted for the new one
+        if not reads:  # a weak reference, so that the new gradient can reuse the memory of the old one
             grad = tensor._grad
             self._grads.append((weakref.ref(tensor), None if grad is None else weakref.ref(grad)))
 
@@ -110,18 +111,18 @@ class BodyStream(Stream):
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         if self.symbolic_shape and inputs and all(t._index == CONSTANT for t in inputs) and not op.ordered:
-            out = self._run_at_once(op, inputs, params)  # it follows from shapes
+            out = self._run_at_once(op, inputs, params)  # it depends on shapes alone
             out._index = CONSTANT
             return out
         return super().step(op, inputs, params)
 
     def pause(self) -> None:
-        """Enter `exclude_from_trace`: everything alive gets its value."""
+        """Enter `exclude_from_trace`: compute everything that is alive."""
         self.flush()
 
     def resume(self) -> None:
         """Leave `exclude_from_trace`."""
 
-    def _has_compiled(self, at: Link) -> None:
-        if (reason := why_another(at)) is not None:
-            self._tell(reason)
+    def _on_compiled(self, at: Link) -> None:
+        if (reason := explain_new_sequence(at)) is not None:
+            self._report(reason)

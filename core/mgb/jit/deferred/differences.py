@@ -1,4 +1,4 @@
-"""In what a sequence of deferred ops differs from an older one, in the user's terms."""
+"""Describe how a sequence of deferred ops differs from an older one, in the user's terms."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 from ..entry import Literal
-from ..reasons import of_constant, of_parameter, of_shape
+from ..reasons import explain_constant, explain_parameter, explain_shape
 from .link import Link
 from .operands import INEXACT, Varying
 
 
-def why_another(end: Link) -> str | None:
-    """Where the sequence that ends with `end` left an older one; None: it is the first, or left none.
+def explain_new_sequence(end: Link) -> str | None:
+    """Describe where the sequence that ends with `end` diverged from an older one; None: from none.
 
-    Sequences that begin at other lines may follow each other in one call.
+    One call may have several sequences, which begin at different lines: these are not compared.
     """
     for link in end.sequence():
         assert link.parent is not None
         older = link.parent.children[: link.parent.children.index(link)]
-        alike = [other for other in older if other.op is link.op and other.source == link.source]
-        if alike or (older and link.index):
-            return _difference((alike or older)[-1], link)
+        similar = [other for other in older if other.op is link.op and other.source == link.source]
+        if similar or (older and link.index):
+            return _difference((similar or older)[-1], link)
     return None
 
 
@@ -29,15 +29,15 @@ def _difference(older: Link, link: Link) -> str:
     if older.op is not link.op or older.arity != link.arity:
         return f"{_shown(link)} comes where {_shown(older)} was recorded"
     if older.params != link.params:
-        return of_parameter(older, link.params or {})
+        return explain_parameter(older, link.params or {})
     for was, now in zip(older.args, link.args):
         if isinstance(was, Literal) and isinstance(now, Varying):
             return f"{_name(link)} has another number than {was}; it is an input now"
         if isinstance(was, Literal) and isinstance(now, Literal) and not was.matches(now.array):
-            return of_constant(older, replace(was, raw=None) if was.raw is INEXACT else was, now.array)
+            return explain_constant(older, replace(was, raw=None) if was.raw is INEXACT else was, now.array)
     for before, after in zip(older.feeds, link.feeds):
         if before.spec.shape != after.spec.shape:
-            return of_shape(link.source, before.spec, after.spec)
+            return explain_shape(link.source, before.spec, after.spec)
         if before.spec != after.spec:
             return f"{_name(link)} is given {after.spec}, recorded was {before.spec}"
     return f"{_name(link)} is given other results than recorded"

@@ -1,8 +1,9 @@
 """One program for sequences of deferred ops that differ in lengths, found by comparing two of them.
 
 The *form* of a sequence is all of it but its lengths and its Python numbers. Where two sequences of one form
-have other lengths, each pair of different ones is a letter; a parameter that differs has to be a polynomial
-of letters. The program of what is so generalized serves every sequence of the form that agrees with it.
+have different lengths, each pair of different lengths becomes a letter. A parameter that differs must be a
+polynomial of letters. The program of the sequence generalized in this way serves every sequence of the form
+that agrees with it.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from ...sizes import Lengths, Sizes, plain
 from ...tracing import make_node
 from ..entry import Literal
 from .link import Link
-from .operands import Varying, same_bits
+from .operands import Varying, has_same_bits
 
-#: Forms that are remembered, the latest.
+#: The most forms that are cached.
 _FORMS = 256
 
-#: So often two sequences of one form are compared.
+#: How many pairs of sequences of one form are compared.
 _GENERALS = 4
 
 
-class _NotAlike(Exception):
-    """More differs between two sequences of one form than lengths."""
+class _NotEquivalent(Exception):
+    """Two sequences of one form differ in more than lengths."""
 
 
 @dataclass(slots=True)
 class Instance:
-    """What one sequence has beside its form.
+    """The lengths and numbers that one sequence has besides its form.
 
     Attributes
     ----------
@@ -54,44 +55,44 @@ class Instance:
 
 
 class Form:
-    """Sequences that are alike but for lengths and numbers.
+    """Sequences that are equal except for lengths and numbers.
 
     Attributes
     ----------
     runs : int
-        How often any of them ended before it had a program.
-    generals : list of General
-        What serves several of them.
+        How often any of them ended without a program.
+    generals : list of GeneralSequence
+        Those that serve several of them.
     """
 
     def __init__(self, first: Instance) -> None:
         self.runs = 0
-        self.generals: list[General] = []
+        self.generals: list[GeneralSequence] = []
         self._first = first
         self._tries = _GENERALS
 
-    def generalize(self, sequence: Sequence[Link], instance: Instance) -> General | None:
-        """What serves the first one and this, if they have other lengths, and not too much was tried."""
+    def generalize(self, sequence: Sequence[Link], instance: Instance) -> GeneralSequence | None:
+        """Generalize the first sequence and this one, if their lengths differ and tries are left."""
         if not self._tries or instance.lengths == self._first.lengths:
             return None
         self._tries -= 1
         try:
-            return General(self, sequence, self._first, instance)
-        except (MgbError, _NotAlike):
+            return GeneralSequence(self, sequence, self._first, instance)
+        except (MgbError, _NotEquivalent):
             return None
 
 
 class Forms:
-    """The forms of the sequences that ended. Streams of several threads may share them."""
+    """A cache of forms, the newest last. Streams of several threads may share one."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Hashable, Form] = OrderedDict()
+        self._forms: OrderedDict[Hashable, Form] = OrderedDict()
         self._lock = forking.lock()
 
-    def of(
+    def find(
         self, sequence: Sequence[Link], outputs: tuple[int, ...], replaced: Mapping[int, int]
     ) -> tuple[Form, Instance] | None:
-        """The form of a sequence, and what it has beside; None where a parameter cannot be compared."""
+        """Return the form of a sequence and its instance; None where a parameter cannot be compared."""
         numbers: list[int] = []
         literals: list[Literal] = []
         try:
@@ -103,10 +104,10 @@ class Forms:
         lengths = tuple([length for link in sequence for node in link.feeds for length in node.spec.shape])
         instance = Instance(lengths, tuple(numbers), literals)
         with self._lock:
-            form = self._known.pop(key, None) or Form(instance)
-            self._known[key] = form
-            if len(self._known) > _FORMS:
-                self._known.popitem(last=False)
+            form = self._forms.pop(key, None) or Form(instance)
+            self._forms[key] = form
+            if len(self._forms) > _FORMS:
+                self._forms.popitem(last=False)
         return form, instance
 
 
@@ -119,36 +120,36 @@ def _form_of(link: Link, numbers: list[int], literals: list[Literal]) -> Hashabl
         else:
             args.append((ref.number, ref.dtype) if isinstance(ref, Varying) else ref)
     feeds = tuple([(node.spec.ndim, node.spec.dtype, node.spec.device) for node in link.feeds])
-    return link.op, tuple(args), feeds, link.signs, _without_numbers(link.params, numbers)
+    return link.op, tuple(args), feeds, link.signs, _extract_numbers(link.params, numbers)
 
 
-def _without_numbers(value: Any, numbers: list[int]) -> Hashable:
-    """`value` with its integers taken out, to `numbers`."""
+def _extract_numbers(value: Any, numbers: list[int]) -> Hashable:
+    """Return `value` without its integers, which are appended to `numbers`."""
     if type(value) is int:
         numbers.append(value)
         return int
     if type(value) in (tuple, list):
-        return (type(value), *[_without_numbers(part, numbers) for part in value])
+        return (type(value), *[_extract_numbers(part, numbers) for part in value])
     if type(value) is dict:
-        return tuple([(key, _without_numbers(part, numbers)) for key, part in value.items()])
+        return tuple([(key, _extract_numbers(part, numbers)) for key, part in value.items()])
     hash(value)
     return type(value), value
 
 
-class General:
-    """A sequence for all lengths that agree with two it was seen with.
+class GeneralSequence:
+    """A sequence for all lengths that agree with two examples.
 
     Parameters
     ----------
     form : Form
     sequence : sequence of Link
-        The second one.
+        The second example.
     first, second : Instance
 
     Attributes
     ----------
     program : Program
-        For the second one; given by who compiles.
+        Compiled for the second example.
     reads : tuple of int
         The refs of its inputs.
 
@@ -156,8 +157,8 @@ class General:
     ------
     MgbError
         The ops cannot take letters.
-    _NotAlike
-        A parameter follows from no length.
+    _NotEquivalent
+        A parameter does not depend on the lengths.
     """
 
     program: Program
@@ -170,17 +171,17 @@ class General:
         self.sizes = Sizes([now for _, now in letters], prints=True)
         self._letters: list[tuple[tuple[int, int], Any]] = list(zip(letters, self.sizes.letters))
         self._lengths: list[Any] = [self.sizes.letters[letters[p]] if p in letters else p[1] for p in pairs]
-        self._numbers = [self._expressed(*pair) for pair in zip(first.numbers, second.numbers)]
+        self._numbers = [self._express(*pair) for pair in zip(first.numbers, second.numbers)]
         self._literals = [
-            now if same_bits(was.array, now.array) else None
+            now if has_same_bits(was.array, now.array) else None
             for was, now in zip(first.literals, second.literals)
         ]
         self.nodes: list[Node] = []
-        self.boundary: dict[Node, int] = {}  # to the refs of external inputs; literals come after these
-        self._make(sequence)
+        self.boundary: dict[Node, int] = {}  # to the refs of external inputs, and after these of literals
+        self._build_nodes(sequence)
 
-    def _expressed(self, was: int, now: int) -> Any:
-        """A number in a parameter as a polynomial of letters."""
+    def _express(self, was: int, now: int) -> Any:
+        """Return a number in a parameter as a polynomial of letters."""
         if was == now:
             return now
         for (a, b), size in self._letters:
@@ -195,9 +196,9 @@ class General:
                 if a * c and b * d and was % (a * c) == 0 and now % (b * d) == 0:
                     if was // (a * c) == now // (b * d):
                         return one * other * (now // (b * d))
-        raise _NotAlike
+        raise _NotEquivalent
 
-    def _make(self, sequence: Sequence[Link]) -> None:
+    def _build_nodes(self, sequence: Sequence[Link]) -> None:
         lengths, numbers, literals = iter(self._lengths), iter(self._numbers), iter(self._literals)
         fed = sum(len(link.feeds) for link in sequence)
         external: list[Node] = []
@@ -221,27 +222,27 @@ class General:
                     number = ref.number if isinstance(ref, Varying) else -1 - ref
                     inputs.append(external[number] if number >= 0 else self.nodes[-1 - number])
             assert link.op is not None and link.params is not None and link.spec is not None
-            params = _with_numbers(link.params, numbers)
+            params = _insert_numbers(link.params, numbers)
             made = make_node(link.op, tuple(inputs), params, link.source)
             if plain(made.spec.shape) != link.spec.shape or made.spec.dtype != link.spec.dtype:
-                raise _NotAlike
+                raise _NotEquivalent
             self.nodes.append(Node(link.op, tuple(inputs), params, made.spec, link.source))
         self.boundary |= {node: -1 - n for n, node in enumerate(external)}
 
-    def keep(self, program: Program) -> None:
-        """Let `program`, which was compiled for the second one, serve others."""
+    def register(self, program: Program) -> None:
+        """Let `program`, which was compiled for the second example, serve others."""
         self.program = program
         self._form.generals.append(self)
 
     def program_for(self, sequence: Sequence[Link], instance: Instance) -> Program | None:
-        """The program for another `sequence` of the form, if it agrees, also in the shapes of all values."""
+        """Return the program for another `sequence` of the form, if it agrees in all numbers and shapes."""
         values = self._values(instance)
         program = None if values is None else self.program.resized(values)
         if values is None or program is None:
             return None
         at = Lengths(self.sizes, values)
         agrees = all(at(number) == now for number, now in zip(self._numbers, instance.numbers)) and all(
-            known is None or same_bits(known.array, now.array)
+            known is None or has_same_bits(known.array, now.array)
             for known, now in zip(self._literals, instance.literals)
         )
         if not agrees:
@@ -251,7 +252,7 @@ class General:
         return program if are_same else None
 
     def _values(self, instance: Instance) -> tuple[int, ...] | None:
-        """The values of the letters in an instance."""
+        """Return the values of the letters in an instance."""
         values: dict[int, int] = {}
         for known, now in zip(self._lengths, instance.lengths):
             if type(known) is not Size:
@@ -262,17 +263,17 @@ class General:
         return tuple([values[id(size)] for size in self.sizes.letters])
 
     def extras(self, instance: Instance) -> list[Any]:
-        """The arrays of the numbers that are inputs, which come after the external ones."""
+        """Return the arrays of the numbers that are inputs, which follow the external ones."""
         pairs = zip(self._literals, instance.literals)
         return [now.array for known, now in pairs if known is None]
 
 
-def _with_numbers(value: Any, numbers: Iterator[Any]) -> Any:
-    """`value` with `numbers` in the place of its integers."""
+def _insert_numbers(value: Any, numbers: Iterator[Any]) -> Any:
+    """Return `value` with `numbers` in place of its integers."""
     if type(value) is int:
         return next(numbers)
     if type(value) in (tuple, list):
-        return type(value)([_with_numbers(part, numbers) for part in value])
+        return type(value)([_insert_numbers(part, numbers) for part in value])
     if type(value) is dict:
-        return {key: _with_numbers(part, numbers) for key, part in value.items()}
+        return {key: _insert_numbers(part, numbers) for key, part in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""The sequences of ops that were deferred, as a tree whose links lead from op to op."""
+"""The tree of sequences of deferred ops: each link is one op after all those before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ir import Node, Op, Spec
 from ...sizes import plain
 from ...tensor import Tensor
 from ..entry import Literal
-from .operands import Ref, Varying, compared
+from .operands import Ref, Varying, normalize_scalar
 
 #: An op, and the shapes of its operands.
 Key = tuple[Op, tuple[tuple[int, ...], ...]]
@@ -22,20 +22,20 @@ Key = tuple[Op, tuple[tuple[int, ...], ...]]
 class _Nothing:
     op = None
 
-    def is_alike(self, op: Op, params: dict[str, Any], arity: int) -> bool:
+    def matches(self, op: Op, params: dict[str, Any], arity: int) -> bool:
         return False
 
 
-#: What comes after a link that nothing came after.
+#: The next link of a link without children.
 NOTHING: Any = _Nothing()
 
 
-#: In what a call that is matched with a record may differ from it: see `Link`.
+#: How a call that is matched with a record may differ from it: see `Link`.
 NOT_AT_ALL, IN_NUMBERS, IN_ALL = range(3)
 
 
 def signs_of(params: Any) -> tuple[float, ...]:
-    """The signs of the zeros among the floats in parameters."""
+    """Return the signs of the zeros among the floats in parameters."""
     kind = type(params)
     if kind is dict or kind is tuple or kind is list:
         parts = params.values() if kind is dict else params
@@ -44,7 +44,7 @@ def signs_of(params: Any) -> tuple[float, ...]:
 
 
 class Link:
-    """One op after all those before it: it stands for the sequence that ends with it.
+    """One op after all those before it. It stands for the sequence that ends with it.
 
     Attributes
     ----------
@@ -59,45 +59,47 @@ class Link:
     fed : int
         How many external inputs the sequence has.
     nbytes : int
-        Their size.
+        The size of these inputs.
     next : Link or NOTHING
-        What came after it last time.
+        The child that came last time.
     children : list of Link
-        All that ever came after it; `alike` finds those that an op may be.
+        Every link that ever came after it.
     may_differ : int
-        Where a call is matched with a record, what may differ from it after this op: `NOT_AT_ALL`,
+        How a call that is matched with a record may differ from it after this op: `NOT_AT_ALL`,
         `IN_NUMBERS`, or `IN_ALL`.
     signs : tuple of float
-        Those of the zeros in its parameters, which equality does not tell from each other.
+        The signs of the zeros in its parameters: 0.0 == -0.0.
     seen : int
-        How often a sequence that was recorded elsewhere ended here.
-    restless : tuple of Op
-        What came after it with so many different parameters that it runs at once.
-    endings : dict
-        For sets of results that were alive where the sequence ended the `Ending` that computes them.
+        How often a recorded sequence ended here.
+    megamorphic : tuple of Op
+        Ops that came after it with so many different parameters that they run at once.
+    plans : dict
+        The `SequencePlan` for each set of results that was alive when a sequence ended here.
+    has_merged_plans : bool
+        One plan serves all sets of results.
     """
 
     __slots__ = (
-        "_alike",
+        "_by_key",
         "args",
         "arity",
         "children",
-        "endings",
         "fed",
         "feeds",
+        "has_merged_plans",
         "index",
         "may_differ",
+        "megamorphic",
         "nbytes",
         "next",
         "node",
         "op",
         "params",
         "parent",
-        "restless",
+        "plans",
         "seen",
         "signs",
         "spec",
-        "varied",
     )
 
     def __init__(
@@ -117,22 +119,22 @@ class Link:
         self.fed: int = len(feeds) + (0 if parent is None else parent.fed)
         self.nbytes: int = sum(n.spec.nbytes for n in feeds) + (0 if parent is None else parent.nbytes)
         self.children: list[Link] = []
-        self._alike: dict[Key, list[Link]] | None = None  # the children, once there are several
-        self.endings: dict[frozenset[int], Any] = {}
-        self.varied = False
+        self._by_key: dict[Key, list[Link]] | None = None  # the children, once there are several
+        self.plans: dict[frozenset[int], Any] = {}
+        self.has_merged_plans = False
         self.seen = 0
         self.signs = signs_of(params)
         self.may_differ = NOT_AT_ALL
-        self.restless: tuple[Op, ...] = ()
+        self.megamorphic: tuple[Op, ...] = ()
         self.next = NOTHING
 
     @property
     def source(self) -> str:
-        """The user's line that it stands for."""
+        """Return the user's line that called the op."""
         return "" if self.node is None else self.node.source
 
-    def is_alike(self, op: Op, params: dict[str, Any], arity: int) -> bool:
-        """Has it this op, with these parameters and as many operands?"""
+    def matches(self, op: Op, params: dict[str, Any], arity: int) -> bool:
+        """Check whether this link has this op, these parameters and this number of operands."""
         return (
             self.op is op
             and self.arity == arity
@@ -142,20 +144,20 @@ class Link:
 
     @property
     def key(self) -> Key:
-        """Its op and the shapes of the operands."""
+        """Return the op and the shapes of its operands."""
         assert self.node is not None
         return self.node.op, tuple([plain(node.spec.shape) for node in self.node.inputs])
 
-    def alike(self, op: Op, operands: Sequence[Any]) -> Sequence[Link]:
-        """The children, if there are several, with this op on Tensors, numbers and arrays of these shapes."""
+    def candidates(self, op: Op, operands: Sequence[Any]) -> Sequence[Link]:
+        """Return the children with this op and operands of these shapes; () if there is only one child."""
         if len(self.children) < 2:
             return ()
-        found = self._alike
+        found = self._by_key
         if found is None:
             found = {}
             for child in self.children:
                 found.setdefault(child.key, []).append(child)
-            self._alike = found
+            self._by_key = found
         shapes: list[tuple[int, ...]] = []
         for a in operands:
             if isinstance(a, Tensor):
@@ -165,35 +167,35 @@ class Link:
         return found.get((op, tuple(shapes)), ())
 
     def called_with(self, operands: Sequence[Any]) -> None:
-        """Know it by the Python numbers among `operands`: by 2, where it was 2.0 that gave the same."""
+        """Match the Python numbers among `operands` from now on, such as 2 where 2.0 gave the same array."""
         args = list(self.args)
         for place, (ref, a) in enumerate(zip(self.args, operands)):
             if isinstance(ref, Varying):
                 if a.__class__ is not ref.kind:
                     args[place] = replace(ref, kind=a.__class__)
             elif isinstance(ref, Literal):
-                raw = compared(a)
+                raw = normalize_scalar(a)
                 if raw.__class__ is not ref.raw.__class__ or raw != ref.raw:
                     args[place] = replace(ref, raw=raw)
         self.args = tuple(args)
 
     def add(self, child: Link) -> Link:
-        """Let `child` come after this link."""
+        """Add `child` after this link."""
         self.children.append(child)
-        if self._alike is not None:
-            self._alike.setdefault(child.key, []).append(child)
+        if self._by_key is not None:
+            self._by_key.setdefault(child.key, []).append(child)
         self.next = child
         return child
 
     def remove(self, child: Link) -> None:
-        """Forget `child` and what comes after it."""
+        """Remove `child` and all links after it."""
         self.children.remove(child)
-        self._alike = None
+        self._by_key = None
         if self.next is child:
             self.next = self.children[-1] if self.children else NOTHING
 
     def sequence(self) -> list[Link]:
-        """The ops from the first to this one."""
+        """Return the ops from the first to this one."""
         links, link = [], self
         while link.parent is not None:
             links.append(link)

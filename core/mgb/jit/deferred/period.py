@@ -1,44 +1,62 @@
-"""Where to end a sequence in a loop that never asks for a value."""
+"""Find where to end a sequence in a loop that reads no values."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
 from .link import Link
-from .links import crossing
 
 
-def period_of(sequence: Sequence[Link]) -> tuple[int, int] | None:
-    """The length of the loop that `sequence` ends in.
+def find_period(sequence: Sequence[Link]) -> tuple[int, int] | None:
+    """Return the period of the loop that `sequence` ends in.
 
     Returns
     -------
     tuple of int, or None
-        How many ops an iteration has, and how many are missing at the end until the point in the loop where
+        The number of ops of an iteration, and how many more ops it takes to reach the point of the loop where
         the fewest bytes are alive. None: the second half of `sequence` does not repeat.
     """
     length = shortest_period([(link.op, link.spec) for link in sequence])
     if length is None:
         return None
     end = len(sequence)
-    held = crossing(sequence)
+    alive = live_bytes(sequence)
     starts = range(end - 2 * length + 1, end - length + 1)  # a whole iteration before the last
-    best = min(starts, key=held.__getitem__)
+    best = min(starts, key=alive.__getitem__)
     return length, (best - end) % length
 
 
+def live_bytes(sequence: Sequence[Link]) -> list[int]:
+    """Return for each gap between two ops the bytes that are made before it and read after it."""
+    last = list(range(len(sequence)))
+    for link in sequence:
+        for ref in link.args:
+            if isinstance(ref, int) and ref >= 0:
+                last[ref] = link.index
+    change = [0] * (len(sequence) + 1)
+    for link in sequence:
+        assert link.spec is not None
+        change[link.index + 1] += link.spec.nbytes
+        change[last[link.index] + 1] -= link.spec.nbytes
+    total, found = 0, []
+    for step in change:
+        total += step
+        found.append(total)
+    return found
+
+
 def shortest_period(items: Sequence[Hashable]) -> int | None:
-    """The least p for which the second half of `items`, and at least their last 2 p, repeat after p."""
+    """Return the least p after which the second half of `items`, and at least their last 2 p, repeat."""
     numbers: dict[Hashable, int] = {}
     backwards = [numbers.setdefault(item, len(numbers)) for item in reversed(items)]
-    for length, again in enumerate(matches(backwards)):
+    for length, again in enumerate(z_function(backwards)):
         if length and again >= length and again + length >= len(items) // 2:
             return length
     return None
 
 
-def matches(items: Sequence[int]) -> list[int]:
-    """For each start, how many items from there on are those of the beginning: Gusfield's Z (1997)."""
+def z_function(items: Sequence[int]) -> list[int]:
+    """Return for each start how many items from there equal those from the beginning: Gusfield's Z (1997)."""
     count = len(items)
     z = [0] * count
     left = right = 0

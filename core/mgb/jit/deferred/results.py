@@ -1,4 +1,4 @@
-"""Tensors that stood for deferred ops get their values, or those of before where an op failed."""
+"""Give the Tensors of a computed sequence their values, or their old ones where an op failed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from ...tensor import Session, Tensor
 
-#: A Tensor that took a new value, what it had before (an op's result by its number, an external input by its
-#: number from -1 down, or another array), and after which op.
+#: A Tensor that took a new value, its old value (the number of an op, an external input as -1, -2, ..., or
+#: another array), and the index of the op after which it did.
 Rebound = tuple[weakref.ref[Tensor], Any, int]
 
 
@@ -24,33 +24,33 @@ class Failed(Session[Tensor]):
         raise self._error
 
 
-class Late(Session[Tensor]):
-    """The session of Tensors of a call that an interrupt ended, each computed when its value is wanted.
+class Lazy(Session[Tensor]):
+    """The session of Tensors of an interrupted call. Each is computed on first use.
 
     Parameters
     ----------
     compute : callable
-        Gives the value of a Tensor, or raises what its op raises.
+        Returns the value of a Tensor, or raises the error of its op.
     """
 
     def __init__(self, compute: Callable[[Tensor], Any]) -> None:
         self._compute = compute
 
     def read(self, tensor: Tensor) -> Any:
-        """The value, which the Tensor has from now on."""
+        """Return the value, and store it in the Tensor."""
         tensor._data = self._compute(tensor)
         tensor._session, tensor._index = None, -1
         return tensor._data
 
 
-def without_fed(rebound: Sequence[Rebound], fed: Sequence[Any]) -> list[Rebound]:
-    """As `rebound`, with external inputs by number: what has one more holder is not updated in place."""
+def number_inputs(rebound: Sequence[Rebound], fed: Sequence[Any]) -> list[Rebound]:
+    """Replace the inputs in `rebound` by their numbers: another reference prevents in-place updates."""
     numbers = {id(array): -1 - n for n, array in enumerate(fed)}
     return [(r, numbers.get(id(b), b) if not isinstance(b, int) else b, at) for r, b, at in rebound]
 
 
-def updates(session: Session[Tensor], rebound: Iterable[Rebound]) -> dict[int, int]:
-    """From the ops whose results are new values of Tensors to the external inputs that held the old ones."""
+def find_updates(session: Session[Tensor], rebound: Iterable[Rebound]) -> dict[int, int]:
+    """Map ops whose results are new values of Tensors to the inputs that held the old values."""
     found = {}
     for reference, before, _ in rebound:
         tensor = reference()
@@ -60,7 +60,7 @@ def updates(session: Session[Tensor], rebound: Iterable[Rebound]) -> dict[int, i
 
 
 def undo(session: Session[Tensor], rebound: Sequence[Rebound], failed: int, values: dict[int, Any]) -> None:
-    """Give Tensors that were rebound after the op `failed` their values of before: eager code stops there."""
+    """Give Tensors that were rebound after the op `failed` their old values: eager code stops there."""
     for reference, before, at in reversed(rebound):
         tensor = reference()
         if at < failed or tensor is None or tensor._session is not session:
@@ -73,13 +73,13 @@ def undo(session: Session[Tensor], rebound: Sequence[Rebound], failed: int, valu
             tensor._index = before
 
 
-def hand_over(
+def set_values(
     session: Session[Tensor],
     tensors: Sequence[Tensor],
     values: dict[int, Any],
     errors: dict[int, BaseException],
 ) -> None:
-    """Give the Tensors that stand for ops of `session` their values, or what raises instead."""
+    """Give the Tensors that stand for ops of `session` their values, or a session that raises the error."""
     for tensor in tensors:
         if tensor._session is session:
             array = values.get(tensor._index)

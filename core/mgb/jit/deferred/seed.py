@@ -1,4 +1,4 @@
-"""The links of a call that was recorded: what it did counts as seen."""
+"""Add the links of a recorded call to a tree, so that the call counts as seen."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from ..entry import CUTS, END, EXCLUDE, OUTPUT_GRADIENT, SHAPE, Entry, Literal
 from ..entry import Ref as Recorded
 from ..record import Record
 from ..variant import Variant
-from .ending import Ending
 from .link import Link
-from .operands import Ref, compared, same_bits
+from .operands import Ref, has_same_bits, normalize_scalar
+from .plan import SequencePlan
 
 
 @dataclass(slots=True)
 class Section:
-    """A straight run of steps of a record: up to where a value of them was wanted, or an op ran at once.
+    """Consecutive steps of a record, up to a value that is read or an op that runs at once.
 
     Attributes
     ----------
     root : Link
-        Where its sequence begins.
+        The link where its sequence begins.
     keeps_constants : bool
-        Are arrays that are constants of the record constants here? Else they are inputs.
+        Arrays that are constants of the record are constants here; otherwise they are inputs.
     steps : list of int
         For each link of the sequence the step that it stands for.
     links : dict
         The links by these steps.
     inputs : dict
-        For each input that it reads, by its `Ref` or the id of its array, the number of the external input.
+        The numbers of the external inputs, by their `Ref` or the id of their array.
     nodes : list of Node
-        Of the external inputs.
+        The nodes of the external inputs.
     end : int
         The step where it ends: a cut, or an op that runs at once.
     """
@@ -47,7 +47,7 @@ class Section:
 
     @property
     def last(self) -> Link:
-        """The last link; the root if there is none."""
+        """Return the last link; the root if there is none."""
         return self.links[self.steps[-1]] if self.steps else self.root
 
     def add(self, record: Record, step: int) -> None:
@@ -67,7 +67,7 @@ class Section:
         if isinstance(ref, int) and ref not in self.links and ref in record.statics:
             ref = Literal(record.static_value(ref), device=record.spec(ref).device)
         if isinstance(ref, Literal) and (self.keeps_constants or not ref.array.ndim):
-            constant = Literal(ref.array, compared(ref.raw), device=ref.device)
+            constant = Literal(ref.array, normalize_scalar(ref.raw), device=ref.device)
             return constant, const_node(ref.array, ref.array.dtype, ref.device)
         if isinstance(ref, int) and ref in self.links:
             link = self.links[ref]
@@ -84,14 +84,14 @@ class Section:
 def seed(
     record: Record, root: Callable[[], Link], symbolic_shape: bool, keeps_constants: bool = False
 ) -> list[Section]:
-    """The sections of a record, the sequence of each from a `root`; they have come once then.
+    """Return the sections of a record. Each begins at a new `root`, and its sequence counts as seen once.
 
     Parameters
     ----------
     record : Record
     root : callable
     symbolic_shape : bool
-        What follows from shapes alone is known at once then.
+        Shapes are Tensors, and what depends on shapes alone is known at once.
     keeps_constants : bool
         See `Section`.
     """
@@ -100,44 +100,43 @@ def seed(
     for step, entry in enumerate(record.entries):
         if entry.op is OUTPUT_GRADIENT:
             break
-        now = sections[-1]
+        section = sections[-1]
         ends = entry.op in (END, EXCLUDE) or entry.op.ordered
-        if ends or any(wanted in now.links for wanted in entry.required):
-            now.end = step
-            if now.steps:
-                now.links[now.steps[-1]].seen += 1
+        if ends or any(ref in section.links for ref in entry.required):
+            section.end = step
+            if section.steps:
+                section.links[section.steps[-1]].seen += 1
             sections.append(Section(root(), keeps_constants))
-        elif symbolic_shape and _follows_from_shapes(entry, known):
+        elif symbolic_shape and _depends_on_shapes_only(entry, known):
             known.add(step)
         elif entry.op not in CUTS:
-            now.add(record, step)
+            section.add(record, step)
     return sections[:-1]
 
 
-def _follows_from_shapes(entry: Entry, known: set[int]) -> bool:
+def _depends_on_shapes_only(entry: Entry, known: set[int]) -> bool:
     if entry.op is SHAPE:
         return True
     return bool(entry.args) and all(isinstance(ref, Literal) or ref in known for ref in entry.args)
 
 
-def take_programs(sections: Sequence[Section], variant: Variant) -> None:
-    """Let the sequences that end as segments of `variant` do have the programs that these have by now."""
+def adopt_programs(sections: Sequence[Section], variant: Variant) -> None:
+    """Let sections that end with a compiled segment of `variant` use its program."""
     ends = {section.end: section for section in sections if section.steps}
     for number, segment in enumerate(variant.segments):
         section = ends.get(segment.stop)
         if section is None or not variant.is_compiled(number):
             continue
         program, reads = variant.program(number)
-        constants = any(
-            not isinstance(ref, int) for ref in section.inputs
-        )  # the program holds what they were
+        # A program with arrays as constants would use those of the recorded call.
+        constants = any(not isinstance(ref, int) for ref in section.inputs)
         known = all(r in section.inputs for r in reads) and all(o in section.links for o in segment.outputs)
         if known and not constants:
             end = section.links[section.steps[-1]]
             outputs = frozenset([section.links[step].index for step in segment.outputs])
-            ending = Ending(end.sequence(), outputs)
-            ending.take(program, [-1 - section.inputs[ref] for ref in reads])
-            end.endings[outputs] = ending
+            plan = SequencePlan(end.sequence(), outputs)
+            plan.adopt(program, [-1 - section.inputs[ref] for ref in reads])
+            end.plans[outputs] = plan
 
 
 def _is_same(one: Link, other: Link) -> bool:
@@ -153,5 +152,5 @@ def _is_same(one: Link, other: Link) -> bool:
 
 def _is_same_operand(one: Ref, other: Ref) -> bool:
     if isinstance(one, Literal):
-        return isinstance(other, Literal) and same_bits(one.array, other.array)
+        return isinstance(other, Literal) and has_same_bits(one.array, other.array)
     return one == other

@@ -1,4 +1,4 @@
-"""The ops of one thread on their way: deferred one by one, and computed together when a value is wanted."""
+"""The deferred ops of one thread: noted one by one, computed together when a value is needed."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from ...executor import Program
 from ...ir import Op
 from ...tensor import ACTIVE, Tensor, run_in, wrap
 from ..variant import Variant
-from .ending import Compile, Ending, Outcome, order, run_one_by_one
-from .following import Following
-from .growth import Growth
+from .in_flight import REENTRANT_READ, InFlight
 from .lengths import Forms
 from .link import Link
-from .links import Ends, ending_at
-from .now import WANTED, Now
-from .period import period_of
-from .results import Late, Rebound, hand_over, undo, updates, without_fed
-from .seed import seed, take_programs
+from .link_builder import LinkBuilder
+from .period import find_period
+from .plan import Compile, Outcome, SequencePlan, run_op_by_op, schedule
+from .results import Lazy, find_updates, number_inputs, set_values, undo
+from .seed import adopt_programs, seed
+from .sequence_cache import SequenceCache, plan_for
+from .tree_session import TreeSession
 
-#: So many different parameters of one op in one place, and it runs at once: no program for each.
-_VARIETY = 4
+#: An op with this many different parameters at one position runs at once, without a program for each.
+_MOST_VARIANTS = 4
 
-#: So many sequences that nobody has seen before, and the loop that was found is over.
-_STRANGERS = 4
+#: After this many unseen sequences the loop that was found is over.
+_MOST_UNSEEN = 4
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a `Stream` did: sequences computed, those by programs, and programs made."""
+    """What a `Stream` did: sequences computed, sequences computed by programs, programs compiled."""
 
     sequences: int = 0
     compiled: int = 0
     programs: int = 0
 
 
-class Stream(Following):
-    """A session that only notes ops, until a value is wanted.
+class Stream(TreeSession):
+    """A session that defers ops until a value is needed.
 
-    An op that is not the one which came next before adds a link to the tree. The thread that made a stream
-    uses it; others may ask for values.
+    An op that never came next before adds a link to the tree. Only the thread that made a stream calls ops
+    in it; other threads may read values.
 
     Parameters
     ----------
     after : int
-        A sequence runs op by op so often before it is compiled.
+        How often a sequence runs op by op before it is compiled.
     compile : callable
     """
 
-    _compiles = True  # is what came often enough compiled now?
+    _compiles = True
 
-    #: Ops, and bytes of what they read from outside, that wait at most.
+    #: The most ops that wait, and the most bytes of their external inputs.
     most_ops, most_bytes = 4096, 1 << 28
 
     def __init__(self, after: int, compile: Compile) -> None:
@@ -67,41 +67,41 @@ class Stream(Following):
         self._after, self._compile = after, compile
         self._thread = get_ident()
         self._lock = forking.lock()
-        self._ends, self._forms = Ends(), Forms()
-        self._period = self._strangers = 0
-        self._growth: Growth | None = None
+        self._cache, self._forms = SequenceCache(), Forms()
+        self._period = self._unseen = 0
+        self._builder: LinkBuilder | None = None
         self._failure: Exception | None = None
-        self._now: Now | None = None
-        self._roots: dict[int, Link] = {}  # by the limit: what was seen under another may go on beyond it
-        self._busy = False  # is an op being noted?
+        self._in_flight: InFlight | None = None
+        self._roots: dict[int, Link] = {}  # by limit: a sequence seen under a larger one may be longer
+        self._busy = False  # while an op is noted
         self._limit = 0
-        self._begin(self.most_ops)
+        self._reset(self.most_ops)
 
     def share(self, forms: Forms) -> None:
-        """Let sequences that differ in lengths have the programs that other streams have."""
+        """Use the compiled forms of other streams for sequences that differ in lengths alone."""
         self._forms = forms
 
-    def _begin(self, limit: int, root: Link | None = None) -> None:
-        """Nothing waits; this is done as a whole or, when an interrupt comes, not at all."""
+    def _reset(self, limit: int, root: Link | None = None) -> None:
+        """Begin an empty sequence. An interrupt leaves the old state or the new one, never a mixture."""
         root = root or self._roots.get(limit) or self._roots.setdefault(limit, Link())
-        self._limit, self._growth, self._at, self._root, self._fed, self._tensors, self._rebound = (
+        self._limit, self._builder, self._at, self._root, self._fed, self._tensors, self._rebound = (
             limit, None, root, root, [], [], []
         )  # fmt: skip
 
     def seed(self, variant: Variant) -> None:
-        """What `variant` says that a call did has been seen once."""
-        take_programs(seed(variant.record, lambda: self._root, self.symbolic_shape), variant)
+        """Count what `variant` recorded of a call as seen once."""
+        adopt_programs(seed(variant.record, lambda: self._root, self.symbolic_shape), variant)
 
     def programs(self) -> Iterator[Program]:
-        """What was compiled, and is remembered."""
-        waiting = self._begun()
+        """Yield the cached programs."""
+        waiting = self._get_roots()
         while waiting:
             link = waiting.pop()
             waiting += link.children
-            yield from (end.program for end in link.endings.values() if end.program is not None)
+            yield from (end.program for end in link.plans.values() if end.program is not None)
 
-    def _begun(self) -> list[Link]:
-        """Where sequences begin."""
+    def _get_roots(self) -> list[Link]:
+        """Return the links where sequences begin."""
         return list(self._roots.values())
 
     # the Session protocol
@@ -109,11 +109,11 @@ class Stream(Following):
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:
         raw, self._raw = self._raw, None
         if len(self._fed) != self._at.fed and not self._busy:
-            return self._run_beside(op, inputs, params)
-        if op in self._at.restless:
+            return self._run_reentrant(op, inputs, params)
+        if op in self._at.megamorphic:
             return self._run_at_once(op, inputs, params)
         if op.ordered:
-            self.flush()  # whose errors come first
+            self.flush()  # its errors come first
             return self._run_at_once(op, inputs, params)
         for tensor in inputs:
             if tensor._session is not None and tensor._session is not self:
@@ -121,8 +121,8 @@ class Stream(Following):
         full = self._at.index + 1 >= self._limit or self._at.nbytes > self.most_bytes
         try:
             self._busy = True
-            # What a finalizer or a signal handler does meanwhile is no part of this.
-            out = run_in(None, self._followed, op, inputs, params, raw, full)
+            # The ops of a finalizer or a signal handler must not enter this session meanwhile.
+            out = run_in(None, self._defer, op, inputs, params, raw, full)
             self._busy = False
         except BaseException:
             self._busy = False
@@ -134,40 +134,40 @@ class Stream(Following):
         self._end_at_limit()
         return self.step(op, inputs, params)
 
-    def _followed(
+    def _defer(
         self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any], raw: Any, full: bool
     ) -> Tensor | None:
-        """The result of the next op, unless it is to run at once; a link for it is added if there is room."""
+        """Return the result of the next op, which gets a link if there is room; None: run the op at once."""
         given = raw is not None and raw[0] is op and len(raw[1]) == len(inputs)
-        link = self._known(op, inputs, params)
-        if link is None and self._is_restless(op, params):
-            self._at.restless += (op,)
+        link = self._find_link(op, inputs, params)
+        if link is None and self._is_megamorphic(op, params):
+            self._at.megamorphic += (op,)
         elif link is None and not full:
-            self._leaves(op, inputs, params)
-            self._growth = self._growth or Growth(self, self._as_it_is_now)
-            link = self._growth.link(self._at, self._fed, op, inputs, params, raw[1] if given else inputs)
+            self._on_new_op(op, inputs, params)
+            self._builder = self._builder or LinkBuilder(self, self._snapshot)
+            link = self._builder.build(self._at, self._fed, op, inputs, params, raw[1] if given else inputs)
         elif link is not None and given:
             link.called_with(raw[1])
-        return self._result(link) if link is not None else None
+        return self._make_result(link) if link is not None else None
 
-    def _leaves(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
-        """Told of an op that never came here."""
+    def _on_new_op(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> None:
+        """Handle an op that never came here before; a strict stream compares it with its record."""
 
-    def _is_restless(self, op: Op, params: dict[str, Any]) -> bool:
-        """Did `op` come here with many other parameters?"""
-        return sum(c.op is op and c.params != params for c in self._at.children) >= _VARIETY
+    def _is_megamorphic(self, op: Op, params: dict[str, Any]) -> bool:
+        """Check whether `op` came here with many other parameters."""
+        return sum(c.op is op and c.params != params for c in self._at.children) >= _MOST_VARIANTS
 
     def read(self, tensor: Tensor) -> Any:
-        """The array of `tensor`; everything that waits is computed."""
-        if self._now is not None and self.of_trace and get_ident() == self._thread:
-            return self._now.value(tensor)
+        """Return the array of `tensor`, and compute everything that waits."""
+        if self._in_flight is not None and self.of_trace and get_ident() == self._thread:
+            return self._in_flight.value(tensor)
         if get_ident() == self._thread and not self._busy:
             self.flush()
         else:
-            self._compute_apart(tensor)
+            self._compute_elsewhere(tensor)
         if tensor._session is self:
-            raise AutoInterruptedError(WANTED)
-        return tensor._array()  # of a Tensor that failed, by raising
+            raise AutoInterruptedError(REENTRANT_READ)
+        return tensor._array()  # raises if the op failed
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         if alias._session is self:
@@ -187,164 +187,156 @@ class Stream(Following):
                 value._array()
 
     def _run_at_once(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
-        """The result as in eager code: this op comes with other parameters each time."""
-        device = params.get("device") or (inputs[0]._device if inputs else "xpux:0")
-        return wrap(evaluate(op, [t._array() for t in inputs], params, device), device)
+        """Run an op as eager code does: its other parameters change each time, or it is ordered."""
+        return _run_eagerly(op, inputs, [t._array() for t in inputs], params)
 
-    def _run_beside(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
-        """The result of an op of a finalizer that runs in the midst of another op."""
+    def _run_reentrant(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Tensor:
+        """Run an op that a finalizer calls while another op is being noted."""
         at, fed = self._at, self._fed
-        arrays = [self._apart(at, fed, t) if t._session is self else t._array() for t in inputs]
-        device = params.get("device") or (inputs[0]._device if inputs else devices.HOST)
-        return wrap(evaluate(op, arrays, params, device), device)
+        arrays = [self._evaluate_apart(at, fed, t) if t._session is self else t._array() for t in inputs]
+        return _run_eagerly(op, inputs, arrays, params)
 
     # computing
 
     def flush(self) -> None:
-        """Compute what waits and is alive; raises what the first of those ops raises."""
+        """Compute what waits and is alive; raise what the first failing op raises."""
         if self._at is not self._root and not self._busy:
             self._compute(self._period or self.most_ops, None)
-        elif self._fed and not self._busy:  # of an op that an exception ended
-            self._begin(self._period or self.most_ops)
+        elif self._fed and not self._busy:  # left by an op that raised
+            self._reset(self._period or self.most_ops)
 
     def _end_at_limit(self) -> None:
-        """As `flush`, where too many ops wait: in a loop that asks for no values, after each iteration."""
+        """End a sequence that reached its limit, in a loop that reads no values after an iteration."""
         if self._period:
-            self._strangers = 0 if self._at.endings else self._strangers + 1
-            if self._strangers > _STRANGERS:
+            self._unseen = 0 if self._at.plans else self._unseen + 1
+            if self._unseen > _MOST_UNSEEN:
                 self._period = 0
             return self.flush()
         sequence = self._at.sequence()
-        found = period_of(sequence) if len(sequence) >= self._limit else None
+        found = find_period(sequence) if len(sequence) >= self._limit else None
         if found is None:
             return self.flush()
         self._period, ahead = found
-        self._strangers = 0
+        self._unseen = 0
         return self._compute(ahead or self._period, Link() if ahead else None)
 
+    def _get_in_flight(self) -> InFlight:
+        """Return the sequence that waits, with the Tensors that stand for its results."""
+        rebound = number_inputs(self._rebound, self._fed) if self._rebound else []
+        alive = [t for r in self._tensors if (t := r()) is not None and t._session is self]
+        return InFlight(self._at, self._fed, alive, rebound)
+
     def _compute(self, limit: int, root: Link | None) -> None:
+        """Compute the sequence that waits, and begin another one at `root`."""
         with self._lock:
-            at, fed, tensors = self._at, self._fed, self._tensors
-            rebound = without_fed(self._rebound, fed) if self._rebound else []
-            alive = [t for r in tensors if (t := r()) is not None and t._session is self]
-            before: dict[int, Any] = {}
+            now = self._get_in_flight()
             values: dict[int, Any] = {}
             errors: dict[int, BaseException] = {}
             try:
-                self._now, self._failure = Now(at, fed, {}, {}), None
-                self._begin(limit, root)
-                values, errors = self._outcome(at, alive, fed, rebound, before)
+                self._in_flight, self._failure = now, None
+                self._reset(limit, root)
+                values, errors = self._evaluate(now)
                 if errors:
-                    undo(self, rebound, min(errors), before | values)
+                    undo(self, now.rebound, min(errors), now.before | values)
             except BaseException as error:
-                if self._fed is fed:
-                    self._begin(limit, root)
-                stopped = _stopped(error)
-                values, errors = {}, {t._index: stopped for t in alive}
-                undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)} | before)
+                if self._fed is now.fed:
+                    self._reset(limit, root)
+                interrupted = _interrupted(error)
+                values, errors = {}, {t._index: interrupted for t in now.alive}
+                now.undo(self)
                 raise
             finally:
                 try:
-                    hand_over(self, alive, values, errors)
+                    set_values(self, now.alive, values, errors)
                 except BaseException:
-                    hand_over(self, alive, values, errors)
+                    set_values(self, now.alive, values, errors)
                     raise
                 finally:
-                    self._now = None
+                    self._in_flight = None
             failure, self._failure = self._failure, None
             if errors or failure is not None:
                 raise errors[min(errors)] if errors else failure  # type: ignore[misc]
 
-    def give_up(self) -> None:
-        """As `flush`, but nothing is computed: Tensors outside are what they were, others wait."""
-        at, fed, tensors, rebound = self._at, self._fed, self._tensors, self._rebound
-        rebound = without_fed(rebound, fed)
-        alive = [t for r in tensors if (t := r()) is not None and t._session is self]
-        self._begin(self._period or self.most_ops)
-        if at.parent is not None:
-            self._ends.used(at)
-        undo(self, rebound, -1, {-1 - n: array for n, array in enumerate(fed)})
-        late = Late(lambda tensor: self._apart(at, fed, tensor))
-        for tensor in alive:
-            if tensor._session is self:
-                tensor._session = late
+    def abandon(self) -> None:
+        """End the sequence as `flush` does, but compute nothing.
 
-    def _apart(self, at: Link, fed: list[Any], tensor: Tensor) -> Any:
-        """The value of a Tensor that stands for an op before `at`; nothing else changes."""
-        links = order(at.sequence(), (tensor._index,))
-        values, errors = run_in(None, run_one_by_one, links, list(fed), {})
+        Tensors outside get their old values back; others are computed on first use.
+        """
+        now = self._get_in_flight()
+        self._reset(self._period or self.most_ops)
+        if now.at.parent is not None:
+            self._cache.touch(now.at)
+        now.undo(self)
+        lazy = Lazy(lambda tensor: self._evaluate_apart(now.at, now.fed, tensor))
+        for tensor in now.alive:
+            if tensor._session is self:
+                tensor._session = lazy
+        now.alive, now.rebound = [], []
+
+    def _evaluate_apart(self, at: Link, fed: list[Any], tensor: Tensor) -> Any:
+        """Return the value of a Tensor that stands for an op before `at`, and change nothing else."""
+        links = schedule(at.sequence(), (tensor._index,))
+        values, errors = run_in(None, run_op_by_op, links, list(fed), {})
         if errors:
             raise errors[min(errors)]
         return values[tensor._index]
 
-    def _outcome(
-        self,
-        at: Link,
-        alive: Sequence[Tensor],
-        fed: list[Any],
-        rebound: Sequence[Rebound],
-        before: dict[int, Any],
-    ) -> Outcome:
-        """The values of what is `alive`; `before` gets the old ones that `fed` will have no more."""
+    def _evaluate(self, now: InFlight) -> Outcome:
+        """Return the values of what is alive, and the errors of what could not be computed."""
         self.counts.sequences += 1
-        self._ends.used(at)
-        if not alive:
+        self._cache.touch(now.at)
+        if not now.alive:
             return {}, {}
         if ACTIVE.get() is None:
-            return self._run(at, alive, fed, rebound, before)
-        return run_in(None, self._run, at, alive, fed, rebound, before)
+            return self._run_plan(now)
+        return run_in(None, self._run_plan, now)
 
-    def _run(
-        self,
-        at: Link,
-        alive: Sequence[Tensor],
-        fed: list[Any],
-        rebound: Sequence[Rebound],
-        before: dict[int, Any],
-    ) -> Outcome:
-        assert self._now is not None
-        ending = ending_at(at, frozenset([t._index for t in alive]))
-        if ending.program is None and self._compiles:
-            ending = self._prepared(ending, at, alive, rebound)
-        if ending.program is None:  # it would not write in place what is held here
-            before.update((b, fed[-1 - b]) for _, b, _ in rebound if isinstance(b, int) and b < 0)
+    def _run_plan(self, now: InFlight) -> Outcome:
+        plan = plan_for(now.at, frozenset([t._index for t in now.alive]))
+        if plan.program is None and self._compiles:
+            plan = self._prepare(plan, now)
+        if plan.program is None:  # op by op, nothing is written in place: save the old values for `undo`
+            now.before = {b: now.fed[-1 - b] for _, b, _ in now.rebound if isinstance(b, int) and b < 0}
         else:
             self.counts.compiled += 1
-            if rebound:
-                self._now.updated = updates(self, rebound)
+            if now.rebound:
+                now.updated = find_updates(self, now.rebound)
         failed: list[Exception] = []
-        outcome = ending.run(fed, self._now.values, failed)
+        outcome = plan.run(now.fed, now.values, failed)
         if failed and not outcome[1] and self.of_trace:
             self._failure = failed[0]
         return outcome
 
-    def _prepared(
-        self, ending: Ending, at: Link, alive: Sequence[Tensor], rebound: Sequence[Rebound]
-    ) -> Ending:
-        """How to compute what is `alive` at the end of a sequence; compiled, if it came often enough."""
-        ending.runs = max(ending.runs, at.seen)
+    def _prepare(self, plan: SequencePlan, now: InFlight) -> SequencePlan:
+        """Compile `plan` if its sequence came often enough; return the plan to run."""
+        plan.runs = max(plan.runs, now.at.seen)
         try:
-            is_new = ending.compile(self._compile, updates(self, rebound), self._forms, self._after)
-        except Exception as error:  # that no program can be made is said when all is done without one
+            is_new = plan.compile(self._compile, find_updates(self, now.rebound), self._forms, self._after)
+        except Exception as error:  # reported after the sequence has run op by op
             self._failure = error
-            return Ending(at.sequence(), frozenset([t._index for t in alive]))
+            return SequencePlan(now.at.sequence(), frozenset([t._index for t in now.alive]))
         if is_new:
             self.counts.programs += 1
-            self._has_compiled(at)
-        return ending
+            self._on_compiled(now.at)
+        return plan
 
-    def _has_compiled(self, at: Link) -> None:
-        """Told of a sequence that has a new program."""
+    def _on_compiled(self, at: Link) -> None:
+        """Handle a new program for the sequence that ends with `at`."""
 
-    def _compute_apart(self, tensor: Tensor) -> None:
-        """Give `tensor` its value from another thread than the one whose ops wait, which may go on."""
+    def _compute_elsewhere(self, tensor: Tensor) -> None:
+        """Compute `tensor` alone, in another thread than that of the stream, which goes on."""
         with self._lock:
             if tensor._session is not self:
                 return
             at, fed, index = self._at, list(self._fed), tensor._index
-            values, errors = run_in(None, run_one_by_one, order(at.sequence(), (index,)), fed, {})
-            hand_over(self, [tensor], values, errors)
+            values, errors = run_in(None, run_op_by_op, schedule(at.sequence(), (index,)), fed, {})
+            set_values(self, [tensor], values, errors)
 
 
-def _stopped(error: BaseException) -> AutoInterruptedError:
+def _run_eagerly(op: Op, inputs: Sequence[Tensor], arrays: Sequence[Any], params: dict[str, Any]) -> Tensor:
+    device = params.get("device") or (inputs[0]._device if inputs else devices.HOST)
+    return wrap(evaluate(op, arrays, params, device), device)
+
+
+def _interrupted(error: BaseException) -> AutoInterruptedError:
     return AutoInterruptedError(f"{type(error).__name__} came while this value was computed")

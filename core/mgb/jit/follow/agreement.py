@@ -14,7 +14,7 @@ from ...sizes import count
 from ..call import Recorded
 from ..entry import Literal, Ref
 from ..guard import is_plain, same
-from ..record import Binding, End, External, Given, Live, Record
+from ..record import Binding, End, External, FixedValue, LiveValue, Record
 
 
 def agree(general: Recorded, plain: Recorded) -> bool:
@@ -112,13 +112,13 @@ class _Agreement:
         return one[0] == two[0] and all(map(self._is_same_end, one[1], two[1]))
 
     def _is_same_end(self, one: End, two: End) -> bool:
-        if isinstance(two, Given):
-            return isinstance(one, Given | Live) and _is_same(plain(one.value), two.value)
-        if isinstance(two, Live):
-            return isinstance(one, Live) and one.path == two.path
+        if isinstance(two, FixedValue):
+            return isinstance(one, FixedValue | LiveValue) and _is_same(plain(one.value), two.value)
+        if isinstance(two, LiveValue):
+            return isinstance(one, LiveValue) and one.path == two.path
         if one is None or two is None:
             return one is two
-        return not isinstance(one, Given | Live) and self._is_same_ref(one, two)
+        return not isinstance(one, FixedValue | LiveValue) and self._is_same_ref(one, two)
 
 
 def _params_of(step: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ...scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
 from ..array_proxy import ArrayProxy, each
-from ..measured import Measured, array_of, given
+from ..symbolic_array import SymbolicArray, given, unwrap_array
 from ..watch.known import MISSING
 from .code import codes_in, instrumented, with_hooks
 from .operands import given_to, is_of_mgb, is_plain_class, is_users, lookup, told
@@ -140,8 +140,8 @@ class Calls:
             (value,) = args
             if function is len and (shape := self._shape_of(value)):
                 return functools.partial(operator.getitem, shape, 0)
-            if function is type and type(value) in (Measured, ArrayProxy):
-                return functools.partial(type, array_of(value))
+            if function is type and type(value) in (SymbolicArray, ArrayProxy):
+                return functools.partial(type, unwrap_array(value))
         return numbers.computed_by(function, args, kwargs)
 
     def _shape_of(self, value: Any) -> tuple[Any, ...]:
@@ -150,9 +150,9 @@ class Calls:
             return value._tuple_shape  # type: ignore[no-any-return]
         if type(value) is ArrayProxy:
             return value.shape
-        if type(value) in (np.ndarray, Measured):
+        if type(value) in (np.ndarray, SymbolicArray):
             measured = self._measured(value)
-            return measured.shape if type(measured) is Measured else ()
+            return measured.shape if type(measured) is SymbolicArray else ()
         return ()
 
     def _made_by(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
@@ -163,7 +163,7 @@ class Calls:
             if copy is not begin:
                 made = object.__new__(function)
                 return _initialized(made, functools.partial(copy, made, *args, **kwargs))
-        if type(function) is BuiltinFunctionType and type(function.__self__) is Measured:
+        if type(function) is BuiltinFunctionType and type(function.__self__) is SymbolicArray:
             function = getattr(given(function.__self__), function.__name__)
         return functools.partial(self._called(function), *args, **kwargs)
 
@@ -205,7 +205,7 @@ def _identical(left: Any, right: Any) -> bool:
 
 def _identity(value: Any) -> Any:
     """What ``is`` looks at: the plain number or array of a symbolic one or a proxy."""
-    return value.fixed() if type(value) in SCALARS else array_of(value)
+    return value.fixed() if type(value) in SCALARS else unwrap_array(value)
 
 
 def _initialized(made: Any, begin: Callable[[], None]) -> Callable[[], Any]:

@@ -30,7 +30,7 @@ from ...tensor import Tensor
 from ...trusted import PACKAGE, is_library, is_plugins, is_python
 from .. import array_proxy as arrays
 from ..binding import Bindable
-from ..measured import Measured, given
+from ..symbolic_array import SymbolicArray, given
 from ..watch import known
 from ..watch.known import MISSING
 
@@ -198,7 +198,7 @@ def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
     if callee is pow:  # with a modulus it asks the first operand alone
         return len(args) == 2
     if id(callee) in _OF_ATTRIBUTES:
-        return bool(args) and type(args[0]) not in SCALARS and type(args[0]) is not Measured
+        return bool(args) and type(args[0]) not in SCALARS and type(args[0]) is not SymbolicArray
     return id(callee) in _BY_PROTOCOL
 
 

@@ -1,4 +1,4 @@
-"""A part of a step compiled, forward and backward; the rest stays eager."""
+"""Compile a part of a step, forward and backward; the rest stays eager."""
 
 from .decorator import partial_trace
 

@@ -1,4 +1,4 @@
-"""A call of a partially traced function by its two programs."""
+"""A call of a partially traced function, as a forward and a backward program."""
 
 from __future__ import annotations
 
@@ -20,105 +20,106 @@ from ...ir import Spec
 from ...ops.primitives import cast
 from ...tensor import Tensor, wrap
 from ..call import CompiledCall
-from ..guard import MISS, reader_of
-from ..variant import Compile, Variant, cut_out
-from .record import Backward, Noted, pattern_of, seeing
+from ..generated import MISS, make_reader
+from ..variant import Compile, Variant, extract_graph
+from .record import BackwardPass, PartialRecord, find_tape, pattern_of
 
 
 class PartialCall(CompiledCall):
-    """What one call did, compiled: results by the forward program, gradients by the backward one.
+    """A compiled call: the forward program computes results, the backward one gradients.
 
     Parameters
     ----------
-    noted : Noted
+    record : PartialRecord
     leaves : sequence
         The flattened arguments.
     compile : callable
         Makes the programs: the forward one at the first run, a backward one when gradients arrive first.
     watched : callable
-        Makes a function of one that somebody may want to look on at.
+        Wraps a function so that its calls can be profiled.
 
     Attributes
     ----------
-    way_back : WayBack or None
+    backward : BackwardPrograms or None
     """
 
     def __init__(
-        self, noted: Noted, leaves: Sequence[Any], compile: Compile, watched: Callable[[Any], Any]
+        self, record: PartialRecord, leaves: Sequence[Any], compile: Compile, watched: Callable[[Any], Any]
     ) -> None:
-        super().__init__(Variant(noted.record, compile), leaves)
-        self.way_back = WayBack(noted.backward, compile, watched) if noted.backward is not None else None
-        self._noted = noted
-        self._tensors = reader_of(noted.holders)
-        self._outside = reader_of([None if isinstance(end, int) else end for end in noted.ends])
+        super().__init__(Variant(record.record, compile), leaves)
+        backward = record.backward
+        self.backward = None if backward is None else BackwardPrograms(backward, compile, watched)
+        self._record = record
+        self._tensors = make_reader(record.holders)
+        self._outside = make_reader([None if isinstance(end, int) else end for end in record.ends])
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
-        """``run(leaves)``: the result, or `MISS` when they are not those of this call.
+        """Serve a call: ``run(leaves)`` returns the result, or `MISS` if a guard fails.
 
         Raises
         ------
         PartialTapeError
             Several tapes see the call.
         """
-        return partial(self._run, self._written())
+        return partial(self._run, self._generate())
 
     def _run(self, forward: Callable[[Sequence[Any]], Any], leaves: Sequence[Any]) -> Any:
-        noted = self._noted
+        record = self._record
         tensors = self._tensors(leaves)
-        tape = seeing(tensors, recording())
-        if pattern_of(tensors, tape) != noted.pattern:
+        tape = find_tape(tensors, recording())
+        if pattern_of(tensors, tape) != record.pattern:
             return MISS
         sources = self._sources(tensors, tape)
         values = forward(leaves)
         if values is MISS:
             return MISS
-        if tape is not None and self.way_back is not None:
+        if tape is not None and self.backward is not None:
             outside = self._outside(leaves)
-            ends = [values[end] if isinstance(end, int) else outside[n] for n, end in enumerate(noted.ends)]
-            self.way_back.attach(tape, sources, ends, [t._data for t in values[noted.count :]])
-        return noted.structure.build(iter(values[: noted.count]))
+            ends = [values[end] if isinstance(end, int) else outside[n] for n, end in enumerate(record.ends)]
+            self.backward.attach(tape, sources, ends, [t._data for t in values[record.count :]])
+        return record.structure.build(iter(values[: record.count]))
 
-    def wants_as_noted(self, leaves: Sequence[Any]) -> bool:
-        """Whether the same Tensors want gradients as in the call that was noted."""
+    def has_recorded_pattern(self, leaves: Sequence[Any]) -> bool:
+        """Check whether the same Tensors need gradients as in the recorded call."""
         tensors = self._tensors(leaves)
-        return pattern_of(tensors, seeing(tensors, recording())) == self._noted.pattern
+        return pattern_of(tensors, find_tape(tensors, recording())) == self._record.pattern
 
     def _sources(self, tensors: Sequence[Tensor | None], tape: Tape | None) -> tuple[Any, ...]:
-        """Where those of `tensors` that have a gradient come from on `tape`; the call may rebind them."""
-        if tape is None or self.way_back is None:
+        """Return the nodes on `tape` of those `tensors` that have a gradient; the call may rebind them."""
+        if tape is None or self.backward is None:
             return ()
-        found = [tensors[index] for index in self.way_back.backward.sources]
+        found = [tensors[index] for index in self.backward.backward_pass.sources]
         return tuple([t._tape[tape] for t in found if t is not None and t._tape])
 
 
-class WayBack:
+class BackwardPrograms:
     """The backward programs of a call: one for each set of outputs whose gradients arrive together."""
 
-    def __init__(self, backward: Backward, compile: Compile, watched: Callable[[Any], Any]) -> None:
-        self.backward = backward
-        self.gradients: Callable[..., list[Tensor | None]] = watched(self._gradients)
+    def __init__(self, backward: BackwardPass, compile: Compile, watched: Callable[[Any], Any]) -> None:
+        self.backward_pass = backward
+        self.gradients: Callable[..., list[Tensor | None]] = watched(self._compute_gradients)
         self._compile = compile
-        self._ways: dict[frozenset[int], _Way | None] = {}
+        self._ways: dict[frozenset[int], _BackwardProgram | None] = {}
         self._lock = forking.lock()
 
     @property
     def programs(self) -> list[Program]:
-        """What has been compiled so far."""
-        return [way.program for way in list(self._ways.values()) if way is not None]
+        """Return what has been compiled so far."""
+        return [program.program for program in list(self._ways.values()) if program is not None]
 
     def program(self) -> Program | None:
-        """The one for gradients of all results; None when they lead nowhere."""
-        way = self._way(frozenset(end for _, end in self.backward.arriving))
-        return way.program if way is not None else None
+        """Return the program for gradients of all results; None if they lead nowhere."""
+        program = self._find_program(frozenset(end for _, end in self.backward_pass.arriving))
+        return program.program if program is not None else None
 
     def attach(
         self, tape: Tape, sources: tuple[Any, ...], ends: Sequence[Tensor | None], saved: list[Any]
     ) -> None:
-        """Let `tape` find the way from `ends` back to `sources`, its nodes."""
-        attach_call(tape, sources, ends, partial(self._pulled, saved))
+        """Record on `tape` how gradients get from `ends` back to `sources`, its nodes."""
+        attach_call(tape, sources, ends, partial(self._pull, saved))
 
-    def _pulled(self, saved: list[Any], grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
+    def _pull(self, saved: list[Any], grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
         if recording_tapes(grads.values()):
             raise PartialTapeError(
                 "derivatives of higher order not supported in partial trace: the gradient of a result is "
@@ -126,49 +127,49 @@ class WayBack:
             )
         return self.gradients(grads, saved)
 
-    def _gradients(self, arrived: Mapping[int, Tensor], saved: list[Any]) -> list[Tensor | None]:
-        """The gradient of each source, None where nothing arrives.
+    def _compute_gradients(self, arrived: Mapping[int, Tensor], saved: list[Any]) -> list[Tensor | None]:
+        """Return the gradient of each source, None where none arrives.
 
         Parameters
         ----------
         arrived : mapping
             The gradients of outputs, by their indices.
         saved : list of arrays
-            What the forward pass kept.
+            The values that the forward pass saved.
         """
-        found: list[Tensor | None] = [None] * len(self.backward.sources)
-        way = self._way(frozenset(arrived))
-        if way is not None:
-            inputs = self.backward.graph.inputs
+        found: list[Tensor | None] = [None] * len(self.backward_pass.sources)
+        program = self._find_program(frozenset(arrived))
+        if program is not None:
+            inputs = self.backward_pass.graph.inputs
             values = dict(enumerate(saved))
-            for index, end in self.backward.arriving:
+            for index, end in self.backward_pass.arriving:
                 if end in arrived:
                     values[index] = _array(arrived[end], inputs[index].spec)
-            arrays = way.program.call([values[index] for index in way.reads])
-            for index, array, spec in zip(way.writes, arrays, way.program.outputs, strict=True):
+            arrays = program.program.call([values[index] for index in program.reads])
+            for index, array, spec in zip(program.writes, arrays, program.program.outputs, strict=True):
                 found[index] = wrap(array, spec.device)
         return found
 
-    def _way(self, arrived: frozenset[int]) -> _Way | None:
+    def _find_program(self, arrived: frozenset[int]) -> _BackwardProgram | None:
         with self._lock:
             if arrived not in self._ways:
                 self._ways[arrived] = self._build(arrived)
             return self._ways[arrived]
 
-    def _build(self, arrived: frozenset[int]) -> _Way | None:
-        graph, arriving = self.backward.graph, self.backward.arriving
+    def _build(self, arrived: frozenset[int]) -> _BackwardProgram | None:
+        graph, arriving = self.backward_pass.graph, self.backward_pass.arriving
         here = [index for index, end in arriving if end in arrived]
         missing = [index for index, end in arriving if end not in arrived]
         graph, writes = without(graph, here, missing)
         if not writes:
             return None
-        graph, reads = cut_out(graph.outputs, {node: index for index, node in enumerate(graph.inputs)})
-        return _Way(self._compile(graph, {}), reads, writes)
+        graph, reads = extract_graph(graph.outputs, {node: index for index, node in enumerate(graph.inputs)})
+        return _BackwardProgram(self._compile(graph, {}), reads, writes)
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """A backward program, and the indices of what it reads and of the gradients that it makes."""
+class _BackwardProgram:
+    """A backward program, with the indices of what it reads and of the gradients that it computes."""
 
     program: Program
     reads: tuple[int, ...]
@@ -176,7 +177,7 @@ class _Way:
 
 
 def _array(gradient: Tensor, spec: Spec) -> Any:
-    """The value of a gradient that arrived for a result of `spec`."""
+    """Return the value of a gradient that arrived for a result of `spec`."""
     if gradient.shape != spec.shape:
         raise ShapeError(f"a gradient of {gradient.shape} arrived for a result of {spec.shape}")
     return (gradient if gradient.dtype == spec.dtype else cast(gradient, dtype=spec.dtype))._array()

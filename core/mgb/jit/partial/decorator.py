@@ -1,4 +1,4 @@
-"""`partial_trace`: a part of a step by two compiled programs, one forward and one back; the rest is eager."""
+"""`partial_trace`: compile a part of a step to a forward and a backward program; the rest is eager."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..binding import P, Q, R
 from ..call import Recorded
 from ..config import PartialOptions
 from ..explain import Explanation, explain, explain_program
-from ..guard import MISS
+from ..generated import MISS
 from ..trace import S
 from ..traced import Traced
 from ..tree import flatten
 from ..variant import Variant
 from ..watch import Observer
 from .call import PartialCall
-from .record import noted, refused
+from .record import make_read_error, record_partial
 
-#: Options of `trace` that mean nothing when a call is only ever noted, and its gradient is wanted.
+#: Options of `trace` that mean nothing for calls that are recorded with their gradient.
 _REFUSED = ("symbolic", "record_only", "imperative")
 
 
 class PartialTrace(Traced[P, R]):
-    """What `partial_trace` is, but for its name."""
+    """The implementation of `partial_trace`."""
 
     def __new__(cls, func: Callable[..., Any] | None = None, **settings: Any) -> Any:
         return super().__new__(cls, *(() if func is None else (func,)), **settings)
@@ -55,86 +55,84 @@ class PartialTrace(Traced[P, R]):
 
     _serves_taped = True
 
-    def _noted(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
-        observer = observer or self._observer(leaves)
-        policy = replace(self._policy(), freezes=False, refused=refused)
-        session = self._session(args, kwargs, leaves, policy, observer=observer)
+    def _note(self, args: Any, kwargs: Any, leaves: list[Any], observer: Observer | None = None) -> Recorded:
+        observer = observer or self._make_observer(leaves)
+        policy = replace(self._make_policy(), freezes=False, make_error=make_read_error)
+        session = self._make_session(args, kwargs, leaves, policy, observer=observer)
         holders = [value for value in leaves if isinstance(value, Holder)]
-        found = noted(session, self._body_with(args), kwargs, holders)
-        call = PartialCall(found, leaves, self._compiler, self._watched)
+        found = record_partial(session, self._bind_body(args), kwargs, holders)
+        call = PartialCall(found, leaves, self._compiler, self._wrap_watched)
         return Recorded(MISS, call.variant, call, fed=session.fed)
 
-    def _reason_of_miss(self, alike: Sequence[Any], leaves: list[Any]) -> str:
-        same = [call for call in alike if call.wants_as_noted(leaves)]
+    def _explain_miss(self, candidates: Sequence[Any], leaves: list[Any]) -> str:
+        same = [call for call in candidates if call.has_recorded_pattern(leaves)]
         if not same:
             return f"other tensors want gradients of {self.__name__} than before"
-        return super()._reason_of_miss(same, leaves)
+        return super()._explain_miss(same, leaves)
 
     # looking at it
 
     def variants(self) -> list[Variant]:
-        """The forward pass of every noted call, oldest first."""
+        """Return the forward pass of every recorded call, oldest first."""
         return [call.variant for call in self._calls]
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """Every stage of both programs of one call as text, the way back for all results; nothing is run."""
-        call = self._noted(args, kwargs, flatten((args, kwargs))[0]).call
+        """Return every stage of both programs of one call as text; run nothing."""
+        call = self._note(args, kwargs, flatten((args, kwargs))[0]).call
         assert isinstance(call, PartialCall)
-        back = call.way_back.program() if call.way_back is not None else None
-        way_back = explain_program("the way back", back) if back else "no gradient is wanted"
-        return Explanation(f"{explain(call.variant)}\n\n{way_back}")
+        back = call.backward.program() if call.backward is not None else None
+        backward = explain_program("the way back", back) if back else "no gradient is wanted"
+        return Explanation(f"{explain(call.variant)}\n\n{backward}")
 
     def programs(self) -> list[Program]:
-        """Everything that was compiled so far, forward passes first."""
+        """Return everything that was compiled so far, forward passes first."""
         return [*super().programs(), *self.backward_programs]
 
     @property
     def backward_programs(self) -> list[Program]:
-        """What was compiled for backward passes, oldest first."""
-        return [p for call in self._calls if call.way_back is not None for p in call.way_back.programs]
+        """Return what was compiled for backward passes, oldest first."""
+        return [p for call in self._calls if call.backward is not None for p in call.backward.programs]
 
 
 class partial_trace(PartialTrace[P, R]):
-    """Decorator for the part of a training step that is static, such as a network in a step that is not.
+    """Decorator for the static part of a training step, such as the network.
 
-    Its forward pass and its backward pass are compiled, each as one program; what is around it stays eager.
-    The body runs once for each kind of arguments, and runs nothing then: later calls skip it, as long as
-    everything outside that it was seen to read is unchanged. Those of other shapes are compiled as well, and
-    the old ones kept.
+    The forward pass and the backward pass are compiled to one program each; the rest of the step stays eager.
+    The body runs once for each specialization, only to be recorded. Later calls skip it as long as everything
+    outside that it read is unchanged. Each set of shapes has its own programs.
 
-    A `GradManager` outside takes the call for a single op. From the forward pass it keeps the fewest bytes
-    from which the backward program can compute the rest element by element. Inside a `trace` it is part of
-    that.
+    To a `GradManager` outside, the call is a single op. The forward pass saves the fewest bytes from which
+    the backward program can recompute the rest element by element. Inside a `trace` it is part of that trace.
 
     Parameters
     ----------
     func : callable, optional
-        Takes and returns Tensors in nested lists, tuples, dicts and dataclasses; other arguments, Modules
-        among them, are known by their value or identity. Methods work too.
+        Takes and returns Tensors in nested lists, tuples, dicts and dataclasses. Other arguments, such as
+        Modules, are guarded by value or identity. Methods work too.
     backend : str
-        The backend's name; ``"default"``: what ``MGB_JIT_BACKEND`` says.
+        The name of the backend; ``"default"`` uses ``MGB_JIT_BACKEND``.
     without_host : bool
         Always True.
     trace_gmcallback : bool
-        Accepted for MegEngine's sake. Callbacks of a `GradManager` in the body are part of the program;
-        those of one outside are called as ever, once, with the complete gradient.
+        Accepted for compatibility with MegEngine. Callbacks of a `GradManager` in the body are part of the
+        program; those of one outside are called once, with the complete gradient, as in eager code.
     **trace_options
-        As for `trace`. Data that the body makes Tensors of is constant and what lives outside stays live,
-        with ``capture_as_const=True`` and without.
+        As for `trace`, except ``capture_as_const``, which has no effect: data that the body makes Tensors of
+        is constant, and Tensors outside are inputs.
 
     Raises
     ------
     TraceInputError
-        An option that this cannot take.
+        An option is not valid.
     PartialTapeError
-        On a call: two `GradManager` see it, or one from outside is given tensors, or ended, in the body.
+        On a call: two `GradManager` record it, or the body attaches Tensors to one from outside or ends it.
     PartialReadError
-        On a call: the body looks at values.
+        On a call: the body reads values.
     ImpureBodyError
-        On a call: the body writes outside itself, as where it keeps a Tensor elsewhere than in its result, or
-        calls what is not known to be pure.
+        On a call: the body has a side effect, such as storing a Tensor outside, or calls code that is not
+        known to be pure.
     UnknownInputError
-        On a call: the gradient of a Tensor is wanted that the body found outside and that is gone since.
+        On a call: the gradient of a Tensor outside is needed that no longer exists.
 
     Examples
     --------
@@ -163,7 +161,7 @@ class partial_trace(PartialTrace[P, R]):
 if TYPE_CHECKING:
 
     class _PartialTrace(partial_trace[..., Any]):
-        """What ``partial_trace(...)`` without a function is."""
+        """The type of ``partial_trace(...)`` without a function."""
 
         def __init__(self, **options: Unpack[PartialOptions]) -> None: ...
         def __call__(self, func: Callable[Q, S]) -> partial_trace[Q, S]: ...

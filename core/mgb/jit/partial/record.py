@@ -1,4 +1,4 @@
-"""The first call of a partially traced function: noted, differentiated, and split in two."""
+"""The first call of a partially traced function: recorded, differentiated, and split into two programs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..record import Record
 from ..recording import Recording
 from ..source import Source, found_at
 from ..tree import LEAF, Structure, flatten_once
-from ..variant import cut_out
+from ..variant import extract_graph
 
 
-def refused(what: str) -> TraceError:
-    """The error for a body that does `what`, which needs a value."""
+def make_read_error(what: str) -> TraceError:
+    """Return the error for a body that does `what`, which needs a value."""
     return PartialReadError(
         f"the body of a partially traced function {what} at {caller()}, but Python does not run again at "
         "later calls: do that outside of the function, where all is eager, or compute it with ops"
@@ -31,13 +31,13 @@ def refused(what: str) -> TraceError:
 
 
 @dataclass(frozen=True, slots=True)
-class Backward:
-    """The way back of a call.
+class BackwardPass:
+    """The backward pass of a call.
 
     Attributes
     ----------
     graph : Graph
-        From values that were kept and gradients of `ends` to the gradients of externals.
+        From saved values and gradients of `ends` to the gradients of externals.
     saved : tuple of Ref
         The values, in the order of the first inputs.
     arriving : tuple of (int, int)
@@ -53,26 +53,26 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """A call that was noted and not run.
+class PartialRecord:
+    """A call that was recorded without running its ops.
 
     Attributes
     ----------
     record : Record
-        Of the forward pass; its values that leave are results, new values of Tensors outside, and what the
-        backward pass wants.
+        The record of the forward pass. Its outputs are results, new values of Tensors outside, and the values
+        that are saved for the backward pass.
     structure : Structure
-        Of the result.
+        The nesting of the result.
     count : int
-        How many leaves that has: they stand before the values that are kept in the ends of the record.
+        The number of leaves of the result, which precede the saved values in the ends of the record.
     holders : tuple of Source or None
-        Where each external's Tensor stands; None: that is none.
+        The source of each external's Tensor, or None if it is not a Tensor.
     pattern : tuple
-        Which externals the tape of the caller saw: see `pattern_of`.
+        Which externals the tape of the caller watched: see `pattern_of`.
     ends : tuple
-        The results, by their index, and the Tensors outside with a new value, that the tape sees after it.
-    backward : Backward or None
-        None: the tape saw nothing, or no result depends on what it saw.
+        What the tape watches after the call: indices of results, and Tensors outside with a new value.
+    backward : BackwardPass or None
+        None: the tape watched nothing, or no result depends on what it watched.
     """
 
     record: Record
@@ -81,30 +81,32 @@ class Noted:
     holders: tuple[Source | None, ...]
     pattern: tuple[int | None, ...]
     ends: tuple[int | Source, ...]
-    backward: Backward | None
+    backward: BackwardPass | None
 
 
-def seeing(tensors: Iterable[Tensor | None], tapes: Iterable[Tape]) -> Tape | None:
-    """The one of `tapes` that sees some of `tensors`."""
+def find_tape(tensors: Iterable[Tensor | None], tapes: Iterable[Tape]) -> Tape | None:
+    """Return the one of `tapes` that watches some of `tensors`."""
     seen = {tape for t in tensors if isinstance(t, Tensor) and t._tape for tape in t._tape}
     return the_only([tape for tape in tapes if tape in seen])
 
 
 def pattern_of(tensors: Iterable[Tensor | None], tape: Tape | None) -> tuple[int | None, ...]:
-    """For each of `tensors` the first one with the same node on `tape`; None: the tape does not see it."""
+    """Return for each of `tensors` the first one with the same node on `tape`; None: it has no node."""
     first: dict[Any, int] = {}
     nodes = (t._tape.get(tape) if isinstance(t, Tensor) and t._tape else None for t in tensors)
     return tuple([None if n is None else first.setdefault(n, index) for index, n in enumerate(nodes)])
 
 
-def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], holders: Iterable[Any]) -> Noted:
-    """Note one call of `body` and its gradient; no Tensor outside changes, no tape remembers it.
+def record_partial(
+    session: Recording, body: Body, kwargs: Mapping[str, Any], holders: Iterable[Any]
+) -> PartialRecord:
+    """Record one call of `body` and its gradient. No Tensor outside changes, and no tape records it.
 
     Parameters
     ----------
     session : Recording
     body : sequence
-        With what it is given by position.
+        A function and its positional arguments.
     kwargs : mapping
     holders : iterable
         Objects that decide what the body does.
@@ -112,14 +114,14 @@ def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], holders: It
     Raises
     ------
     TraceError
-        What the body does cannot be replayed by two programs.
+        Two programs cannot do what the body does.
     """
     stretch, leaves = Stretch(), session.leaves
     found: list[_Gradients] = []
     for holder in holders:
         session.entered(holder)
     try:
-        note(session, body, kwargs, lambda result: found.append(_pulled(session, result, stretch)))
+        note(session, body, kwargs, lambda result: found.append(_pull_gradients(session, result, stretch)))
     finally:
         stretch.forget()
     return _split(session.record, found.pop(), leaves)
@@ -127,13 +129,13 @@ def noted(session: Recording, body: Body, kwargs: Mapping[str, Any], holders: It
 
 @dataclass(frozen=True, slots=True)
 class _Gradients:
-    """The gradient of a noted body, by steps and externals alone.
+    """The gradients of a recorded body, as steps and externals.
 
     Attributes
     ----------
     ends : tuple
     arriving : tuple of int
-        The steps that stand for the gradients of `ends`.
+        The steps that are the gradients of `ends`.
     gradients : dict
         For each node of the tape the ref of its gradient.
     """
@@ -143,46 +145,46 @@ class _Gradients:
     gradients: dict[Any, Ref] = field(default_factory=dict)
 
 
-def _pulled(session: Recording, result: Any, stretch: Stretch) -> _Gradients:
-    """The gradient of the body; all Tensors of it die here but those that the body keeps."""
+def _pull_gradients(session: Recording, result: Any, stretch: Stretch) -> _Gradients:
+    """Return the gradients of the body, and release its Tensors."""
     tape = stretch.tape()
     if tape is None:
         return _Gradients()
-    ends = _ends(session, flatten_once(result)[0], tape)
+    ends = _list_ends(session, flatten_once(result)[0], tape)
     arriving = [apply(OUTPUT_GRADIENT, y.detach()) for y in ends.values()]
     gradients = stretch.pull(tape, list(ends.values()), arriving)
     found = {node: session.ref(gradient) for node, gradient in gradients.items()}
-    stretch.forget()  # what the tape kept alive must not be taken for what the body kept
+    stretch.forget()  # Tensors that the tape keeps alive must not count as escaped
     return _Gradients(tuple(ends), tuple([d._index for d in arriving]), found)
 
 
-def _ends(session: Recording, leaves: Sequence[Any], tape: Tape) -> dict[int | Source, Tensor]:
-    """The results, and the Tensors outside with a new value, whose gradients may arrive.
+def _list_ends(session: Recording, leaves: Sequence[Any], tape: Tape) -> dict[int | Source, Tensor]:
+    """Return the results and the rebound Tensors outside whose gradients may arrive.
 
     A result that is a Tensor from outside has its own place on the tape, as before or by its new value.
     """
     first = {id(y): n for n, y in reversed(list(enumerate(leaves)))}
-    grads, provenance = session.provenance.holders, session.provenance
-    new = [n for n in first.values() if _seen_by(tape, leaves[n])]
+    grads, provenance = session.provenance.grad_owners, session.provenance
+    new = [n for n in first.values() if _is_watched_by(tape, leaves[n])]
     new = sorted(n for n in new if provenance.is_own(leaves[n]) or id(leaves[n]) in grads)
     found: dict[int | Source, Tensor] = {n: leaves[n] for n in new}
     for tensor in provenance.rebound_tensors():
-        if id(tensor) not in grads and _seen_by(tape, tensor):
+        if id(tensor) not in grads and _is_watched_by(tape, tensor):
             found[provenance.source_of(tensor)] = tensor
     return found
 
 
-def _seen_by(tape: Tape, value: Any) -> bool:
+def _is_watched_by(tape: Tape, value: Any) -> bool:
     return isinstance(value, Tensor) and bool(value._tape) and tape in (value._tape or ())
 
 
-def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Noted:
-    """The record of the forward pass, whose results end with what is kept, and the graph of the way back."""
+def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> PartialRecord:
+    """Return the record of the forward pass, whose results end with saved values, and the backward graph."""
     assert record.ends is not None
     structure, results = record.ends
     holders = tuple(None if e.converts is not None else e.source for e in record.externals)
     tensors: list[Any] = [None if source is None else found_at(source, leaves) for source in holders]
-    tape = seeing(tensors, recording())
+    tape = find_tape(tensors, recording())
     pattern = pattern_of(tensors, tape)  # even if no op is seen
     indices = {tensors[index]._tape[tape]: index for index in pattern if index is not None}
     backward = _backward(record, gradients, results, indices)
@@ -194,12 +196,12 @@ def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Note
     flat = Structure(list, (), (LEAF,) * (len(results) + len(saved)))
     forward = replace(record, entries=[*record.entries[:-1], end], ends=(flat, (*results, *saved)))
     ends = gradients.ends if backward is not None else ()
-    return Noted(forward, structure, len(results), holders, pattern, ends, backward)
+    return PartialRecord(forward, structure, len(results), holders, pattern, ends, backward)
 
 
 def _backward(
     record: Record, found: _Gradients, results: Sequence[Any], external_of: dict[Any, int]
-) -> Backward | None:
+) -> BackwardPass | None:
     if not found.gradients:
         return None
     if not external_of.keys() >= found.gradients.keys():
@@ -215,10 +217,10 @@ def _backward(
     held = {e.node for e in record.externals}
     held |= {record.node(ref) for ref in results if isinstance(ref, int | Literal)}
     keep = values_to_keep(gradients, list(arriving), held)
-    saved = {node: ref_of[node] for node in sorted(keep, key=ref_of.__getitem__)}  # alike calls are equal
-    graph, refs = cut_out(gradients, {**saved, **arriving})
+    saved = {node: ref_of[node] for node in sorted(keep, key=ref_of.__getitem__)}  # for equal graphs
+    graph, refs = extract_graph(gradients, {**saved, **arriving})
     end_of = {step: end for end, step in enumerate(found.arriving)}
-    return Backward(
+    return BackwardPass(
         graph,
         tuple(ref for ref in refs if ref not in end_of),
         tuple((index, end_of[ref]) for index, ref in enumerate(refs) if ref in end_of),

@@ -15,9 +15,9 @@ import pytest
 from mgb import Tensor, tensor
 from mgb.jit.follow.calls import Calls
 from mgb.jit.guard import Guards
-from mgb.jit.measured import Measured
 from mgb.jit.numbers import Numbers
 from mgb.jit.source import Argument
+from mgb.jit.symbolic_array import SymbolicArray
 from mgb.scalars import SCALARS, Scalar, Size, Whole, plain
 from mgb.sizes import Sizes, settled
 
@@ -206,9 +206,9 @@ def test_errors_of_numbers_are_those_of_python() -> None:
 # lengths
 
 
-def sizes_of(array: np.ndarray[Any, Any]) -> tuple[Sizes, Measured]:
+def sizes_of(array: np.ndarray[Any, Any]) -> tuple[Sizes, SymbolicArray]:
     sizes = Sizes(array.shape)
-    return sizes, Measured.of(array, sizes.letters)
+    return sizes, SymbolicArray.of(array, sizes.letters)
 
 
 LENGTHS: dict[str, Callable[[Any], Any]] = {

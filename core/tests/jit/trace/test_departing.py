@@ -12,7 +12,7 @@ import pytest
 from mgb import Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
-from mgb.jit import auto, bodies, exclude_from_trace, trace
+from mgb.jit import auto, body_calls, exclude_from_trace, trace
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_body_raising_after_divergence_keeps_its_updates() -> None:
 
 
 def test_variants_for_ever_new_op_parameters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "_MOST", 8)
+    monkeypatch.setattr(body_calls, "_MOST", 8)
     traced = trace(lambda x, k: F.topk(x * 2.0, k)[0], run_body=True)
     x = tensor(np.arange(30, dtype=np.float32))
     for k in range(1, 25):
@@ -249,8 +249,8 @@ def test_links_of_calls_that_an_interrupt_ends_are_forgotten() -> None:
     for k in range(900):
         with suppress(KeyboardInterrupt):
             traced(x, k)
-    (impure,) = traced._impure.values()
-    waiting, links = [link for stream in impure.streams._known for link in stream._begun()], 0
+    (impure,) = traced._impure_calls.values()
+    waiting, links = [link for stream in impure.streams._all for link in stream._get_roots()], 0
     while waiting:
         links += 1
         waiting += waiting.pop().children

@@ -13,7 +13,7 @@ import pytest
 from mgb import Parameter, tensor
 from mgb.autodiff import Function, GradManager
 from mgb.jit import trace
-from mgb.jit.guard import Lines
+from mgb.jit.generated import Lines
 from mgb.jit.watch import Observer
 from mgb.optimizer import SGD
 from watch_cases import everything_is_undone, module_of

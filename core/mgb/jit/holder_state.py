@@ -1,4 +1,4 @@
-"""Guards of what does the work in a body: layers, optimizers and others that say what decides it."""
+"""Guards of the objects that work in a body: layers, optimizers and others that declare what decides it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..tensor import Tensor
 from .guard import Guard, Guards, is_plain
 from .source import Attribute, Held, Item, Object, Result, Source
 
-#: What stays one object and gets other contents.
+#: Mutable containers: their elements are guarded.
 _CONTAINERS = (list, dict, set, deque)
 
 _ABSENT: Any = object()
 
 
-class Decided:
-    """What decides what a holder does, as it is now.
+class HolderState:
+    """The current state of what decides what a holder does.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Decided:
     Attributes
     ----------
     guards : Guards
-        That it does what it does now.
+        They hold as long as the holder does what it does now.
     """
 
     def __init__(self, holder: Holder, free: Collection[str] = ()) -> None:
@@ -37,13 +37,13 @@ class Decided:
         self._paths, self._free = list(holder.__decides__()), free
         source = Object(self.holder)
         self._revision = Attribute(source, "__revision__"), holder.__revision__
-        self._found = [_followed(holder, source, path) for path in self._paths]
+        self._found = [_follow_path(holder, source, path) for path in self._paths]
         self.guards = Guards(self._guards())
 
-    def now(self, holder: Holder, free: Collection[str]) -> Decided:
-        """The same of later; nothing is asked twice where nothing has changed."""
+    def now(self, holder: Holder, free: Collection[str]) -> HolderState:
+        """Return the state now; itself if nothing has changed."""
         is_same = not free and self.guards.why(()) is None and list(holder.__decides__()) == self._paths
-        return self if is_same else Decided(holder, free)
+        return self if is_same else HolderState(holder, free)
 
     def _guards(self) -> Iterator[Guard]:
         source, revision = self._revision
@@ -53,25 +53,25 @@ class Decided:
             if value is _ABSENT:
                 assert isinstance(found, Item)
                 yield Guard(found.of, "without", found.key)
-            elif isinstance(value, _CONTAINERS):  # one that holds the same does
+            elif isinstance(value, _CONTAINERS):  # an equal container is equivalent
                 yield Guard(found, "items", tuple(map(_part, value)))
                 if isinstance(value, dict) and value:
                     yield Guard(Result(_values, found), "items", tuple(map(_part, value.values())))
-            elif not self._free or _name_in(found, source.of) not in self._free:
+            elif not self._free or _find_attribute(found, source.of) not in self._free:
                 yield Guard(found, "same", value) if is_plain(value) else Guard(found, "is", Held(value))
 
     def parts(self) -> list[tuple[Source, Any]]:
-        """The Tensors and holders among it, with where they stand."""
+        """Return the Tensors and holders in it, with their sources."""
         return [(found, value) for found, value in self._found if is_part(value)]
 
 
 def is_part(value: Any) -> bool:
-    """Is it a Tensor or a holder of Tensors? Asks no proxy."""
+    """Check whether `value` is a Tensor or a holder of Tensors. It asks no proxy."""
     return issubclass(type(value), (Tensor, Holder))
 
 
-def _followed(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
-    """Where `path` leads from `holder`, and what stands there: `_ABSENT` if its last key is not there."""
+def _follow_path(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
+    """Return the source and the value that `path` leads to; `_ABSENT` if its last key is missing."""
     value = holder
     for number, step in enumerate(path if isinstance(path, tuple) else (path,)):
         if callable(step):
@@ -85,8 +85,8 @@ def _followed(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
     return source, value
 
 
-def _name_in(source: Source, holder: Source) -> Any:
-    """The name of the attribute of `holder` that stands there; None: it is none, but something in one."""
+def _find_attribute(source: Source, holder: Source) -> Any:
+    """Return the name of the attribute of `holder` at `source`; None if `source` is inside an attribute."""
     if isinstance(source, Attribute):
         return source.name if source.of == holder else None
     return source.key if isinstance(source, Item) and source.of == Result(vars, holder) else None
@@ -97,5 +97,5 @@ def _part(value: Any) -> Any:
 
 
 def _values(mapping: Mapping[Any, Any]) -> list[Any]:
-    """The values in it."""
+    """Return the values of a mapping."""
     return list(mapping.values())

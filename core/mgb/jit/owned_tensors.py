@@ -1,4 +1,4 @@
-"""What arguments hold: the Tensors of layers, optimizers and others."""
+"""The Tensors of the layers, optimizers and other holders among the arguments."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from ..holding import Holder, parts_within
 from ..tensor import Tensor
 
 
-class HeldTensors:
-    """What the holders among some objects hold.
+class OwnedTensors:
+    """The Tensors of the holders among some objects.
 
     Parameters
     ----------
     objects : sequence
         The flattened arguments of a call.
     instance : object
-        What the function is a method of, or None: a holder, or something whose attributes hold Tensors and
-        holders.
+        The instance of a method, or None: a holder, or an object whose attributes are Tensors and holders.
 
     Attributes
     ----------
     holders : list of Holder
-        Those inside others too.
+        Also those inside others.
     tensors : list of Tensor
         Parameters, buffers and the states of optimizers.
     """

@@ -1,4 +1,4 @@
-"""How a sequence of deferred ops is computed: op by op while it is cold, by a program once it is hot."""
+"""How a sequence of deferred ops is computed: op by op at first, by a program once it came often enough."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from ...apply import evaluate
 from ...executor import Program
 from ...ir import Graph, Node
 from ..entry import Literal
-from ..variant import cut_out
-from .lengths import Form, Forms, General, Instance
+from ..variant import extract_graph
+from .lengths import Form, Forms, GeneralSequence, Instance
 from .link import Link
 from .operands import Ref
 
-#: The results that were computed by the number of the op, and why others could not be.
+#: The computed results by the number of the op, and the errors of the others.
 Outcome = tuple[dict[int, Any], dict[int, BaseException]]
 
-#: ``compile(graph, updates)``: `updates` says which outputs take the place of which inputs. None: it goes on
-#: op by op.
+#: ``compile(graph, updates)``: `updates` maps outputs to the inputs that they replace. None: run op by op.
 Compile = Callable[[Graph, Mapping[int, int]], Program | None]
 
 
-class Ending:
-    """The results of a sequence that were alive when it ended.
+class SequencePlan:
+    """How to compute those results of a sequence that were alive when it ended.
 
     Parameters
     ----------
@@ -35,9 +34,9 @@ class Ending:
     __slots__ = (
         "_extras",
         "_form",
-        "_order",
+        "_is_rejected",
         "_reads",
-        "_refused",
+        "_schedule",
         "_sequence",
         "outputs",
         "program",
@@ -50,29 +49,29 @@ class Ending:
         self.runs = 0
         self.program: Program | None = None
         self._reads: tuple[int, ...] = ()
-        self._order: list[tuple[Link, tuple[int, ...]]] | None = None
-        self._refused = False  # no program can be made
+        self._schedule: list[tuple[Link, tuple[int, ...]]] | None = None
+        self._is_rejected = False  # no program can be made
         self._form: tuple[Form, Instance] | None = None
-        self._extras: list[Any] = []  # arrays of numbers that are inputs, after the external ones
+        self._extras: list[Any] = []  # arrays of numbers that are inputs; they follow the external inputs
 
     def compile(self, compile: Compile, replaced: Mapping[int, int], forms: Forms, after: int) -> bool:
-        """Make a program if it came `after` times, or others that differ in lengths did; is there a new one?
+        """Compile after `after` runs, of this sequence or of others of its form; return whether that is new.
 
         Parameters
         ----------
         compile : callable
-            If it gives none, it is not asked again.
+            If it returns None, it is not called again.
         replaced : mapping
             From the numbers of ops to those of the external inputs that their results replace.
         forms : Forms
         after : int
         """
-        if self._refused:
+        if self._is_rejected:
             return False
-        self._form = self._form or forms.of(self._sequence, self.outputs, replaced)
+        self._form = self._form or forms.find(self._sequence, self.outputs, replaced)
         if self._form is not None:
             form, instance = self._form
-            if form.runs >= after and self._takes(form, instance):
+            if form.runs >= after and self._adopt_general(form, instance):
                 return False
             if form.runs >= after and (general := form.generalize(self._sequence, instance)) is not None:
                 return self._generalize(general, instance, compile, replaced)
@@ -85,12 +84,12 @@ class Ending:
             for link in self._sequence
             for index, node in enumerate(link.feeds)
         }
-        self.program, self._reads = self._compiled(compile, nodes, boundary, replaced)
-        self._refused = self.program is None
-        return not self._refused
+        self.program, self._reads = self._compile_nodes(compile, nodes, boundary, replaced)
+        self._is_rejected = self.program is None
+        return not self._is_rejected
 
-    def _takes(self, form: Form, instance: Instance) -> bool:
-        """Take a program that serves several lengths, if there is one for these."""
+    def _adopt_general(self, form: Form, instance: Instance) -> bool:
+        """Use a program that serves several lengths, if one serves these."""
         for general in form.generals:
             self.program = general.program_for(self._sequence, instance)
             if self.program is not None:
@@ -99,27 +98,27 @@ class Ending:
         return False
 
     def _generalize(
-        self, general: General, instance: Instance, compile: Compile, replaced: Mapping[int, int]
+        self, general: GeneralSequence, instance: Instance, compile: Compile, replaced: Mapping[int, int]
     ) -> bool:
-        """Make a program for several lengths; that where a backend has one for each serves these alone."""
-        program, general.reads = self._compiled(compile, general.nodes, general.boundary, replaced)
+        """Compile a program for several lengths; if it is not resizable, it serves these alone."""
+        program, general.reads = self._compile_nodes(compile, general.nodes, general.boundary, replaced)
         general.sizes.close()
         self.program, self._reads, self._extras = program, general.reads, general.extras(instance)
-        self._refused = program is None
+        self._is_rejected = program is None
         if program is not None and program.is_resizable:
-            general.keep(program)
+            general.register(program)
         return program is not None
 
-    def _compiled(
+    def _compile_nodes(
         self,
         compile: Compile,
         made: Sequence[Node],
         boundary: Mapping[Node, int],
         replaced: Mapping[int, int],
     ) -> tuple[Program | None, tuple[int, ...]]:
-        """The program of the results among the nodes `made`, and the refs of what it reads."""
+        """Compile the results among the nodes `made`; return the program and the refs that it reads."""
         nodes = tuple(made[output] for output in self.outputs)
-        graph, reads = cut_out(nodes, boundary)
+        graph, reads = extract_graph(nodes, boundary)
         inputs = {-1 - ref: index for index, ref in enumerate(reads)}
         updates = {
             index: inputs[replaced[o]]
@@ -128,20 +127,20 @@ class Ending:
         }
         return compile(graph, updates), reads
 
-    def take(self, program: Program, reads: Sequence[int]) -> None:
-        """Have a program that somebody else has made, which reads the values at the refs `reads`."""
+    def adopt(self, program: Program, reads: Sequence[int]) -> None:
+        """Use a program compiled elsewhere, which reads the values at the refs `reads`."""
         self.program, self._reads = program, tuple(reads)
 
     def run(self, fed: list[Any], values: dict[int, Any], failed: list[Exception]) -> Outcome:
-        """Compute the results from the external inputs `fed`, which are let go of when they were used.
+        """Compute the results from the external inputs `fed`, each of which is released after its last use.
 
         Parameters
         ----------
         fed : list of arrays
         values : dict
-            Gets what there is while ops run one by one.
+            Receives the values while ops run one by one.
         failed : list
-            Gets the error of a program in whose place all ops run one by one.
+            Receives the error of a program that failed, after which all ops run one by one.
         """
         self.runs += 1
         if self.program is not None:
@@ -150,37 +149,37 @@ class Ending:
             try:
                 return dict(zip(self.outputs, self.program.call(arrays))), {}
             except Exception as error:
-                if not arrays and self._reads:  # some inputs have their new values
+                if not arrays and self._reads:  # some inputs are overwritten already
                     raise
-                arrays.clear()  # which op it was, and what can be computed without it, shows below
+                arrays.clear()  # running op by op finds the op that fails
                 failed.append(error)
-        if self._order is None:
-            self._order = order(self._sequence, self.outputs)
-        return run_one_by_one(self._order, fed, values)
+        if self._schedule is None:
+            self._schedule = schedule(self._sequence, self.outputs)
+        return run_op_by_op(self._schedule, fed, values)
 
 
-def order(sequence: Sequence[Link], outputs: Sequence[int]) -> list[tuple[Link, tuple[int, ...]]]:
-    """The ops that `outputs` depend on, each with the values that nothing reads after it."""
+def schedule(sequence: Sequence[Link], outputs: Sequence[int]) -> list[tuple[Link, tuple[int, ...]]]:
+    """Return the ops that `outputs` depend on, each with the values that nothing reads after it."""
     needed = set(outputs)
-    kept = frozenset(outputs)
+    final = frozenset(outputs)
     found = []
     for link in reversed(sequence):
         if link.index in needed:
             reads = dict.fromkeys(_ref(a) for a in link.args if not isinstance(a, Literal))
-            found.append((link, tuple(r for r in reads if r not in needed and r not in kept)))
+            found.append((link, tuple(r for r in reads if r not in needed and r not in final)))
             needed.update(reads)
     return found[::-1]
 
 
 def _ref(arg: Ref) -> int:
-    """An operand that is no constant as a number."""
+    """Return a non-constant operand as a number."""
     return arg if isinstance(arg, int) else -1 - arg.number  # type: ignore[union-attr]
 
 
-def run_one_by_one(
+def run_op_by_op(
     links: Sequence[tuple[Link, tuple[int, ...]]], fed: list[Any], values: dict[int, Any]
 ) -> Outcome:
-    """Evaluate ops in order, into `values`; one that fails keeps only what depends on it from a value."""
+    """Evaluate ops in order, into `values`; an error spares what does not depend on the failed op."""
     values.update((-1 - n, array) for n, array in enumerate(fed))
     fed.clear()
     errors: dict[int, BaseException] = {}
@@ -199,7 +198,7 @@ def run_one_by_one(
         if cause is not None:
             errors[link.index] = cause
         arrays = []
-        if not errors:  # then Tensors may go back to what they were
+        if not errors:  # else `undo` may need the values
             for ref in done:
                 values.pop(ref, None)
     return values, errors

@@ -1,4 +1,4 @@
-"""From link to link of the tree: is the next op the one that came next before?"""
+"""A session that walks the tree of links: it checks whether the next op is one that came next before."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ import numpy as np
 from ... import device as devices
 from ... import dtypes
 from ...apply import constant
-from ...apply import record as tell_tapes
+from ...apply import record as record_on_tapes
 from ...ir import Op
 from ...tensor import Session, Tensor, place
 from ..entry import Literal
 from .link import NOTHING, Link, signs_of
-from .operands import Ref, Varying, array_of_number, as_it_is_now, is_number, same_bits
+from .operands import Ref, Varying, has_same_bits, is_number, number_to_array, snapshot
 from .results import Rebound
 
 _reference = weakref.ref
 
 
-class Following(Session[Tensor]):
-    """A session that follows the tree of the sequences of ops that it has seen.
+class TreeSession(Session[Tensor]):
+    """A session that walks the tree of the sequences of ops that it has seen.
 
-    Where an op is the one that came next the last time, it is known already: nothing is inferred or hashed.
+    If an op is the one that came next last time, its link is known: nothing is inferred or hashed.
     """
 
-    _as_it_is_now = staticmethod(as_it_is_now)
-    _gives = False  # has each result its value at once?
+    _snapshot = staticmethod(snapshot)
+    _is_imperative = False  # each op runs at once
 
     def __init__(self) -> None:
         self._at, self._root = Link(), Link()
         self._fed: list[Any] = []
         self._tensors: list[weakref.ref[Tensor]] = []
         self._rebound: list[Rebound] = []
-        self._raw: tuple[Op, tuple[Any, ...]] | None = None  # what the op to come was called with
+        self._raw: tuple[Op, tuple[Any, ...]] | None = None  # the arguments of the op before promotion
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Tensor | None:
-        """The result, when `op` is what came next the last time."""
+        """Return the result if `op` is one that came next before."""
         at, fed, others = self._at, self._fed, None
         link = at.next
-        while len(fed) == at.fed:  # else a finalizer calls this in the midst of another op
+        while len(fed) == at.fed:  # else a finalizer calls this while another op is being noted
             if (
                 link.op is op
                 and link.arity == len(args)
@@ -51,7 +51,7 @@ class Following(Session[Tensor]):
             ):
                 tracked = False
                 for a, ref in zip(args, link.args):
-                    if ref.__class__ is Literal:  # no Tensor is told by what it was made of
+                    if ref.__class__ is Literal:  # a Tensor never matches, whatever it was made of
                         if ref.raw.__class__ is a.__class__ and ref.raw == a:
                             continue
                     elif isinstance(a, Tensor):
@@ -64,17 +64,17 @@ class Following(Session[Tensor]):
                             if -1 - ref < len(fed):
                                 if fed[-1 - ref] is a._data:
                                     continue
-                            elif self._feeds(link, ref, a, fed):
+                            elif self._feed_tensor(link, ref, a, fed):
                                 continue
-                    elif self._feeds_data(ref, a, link, fed):
+                    elif self._feed_data(ref, a, link, fed):
                         continue
                     break
                 else:
                     if others is not None:
                         at.next = link
-                    if tracked or self._gives:
-                        return self._taped_result(link, args) if tracked else self._result(link)
-                    out = place(self, link.index, link.spec)  # as `_result`, without a call more
+                    if tracked or self._is_imperative:
+                        return self._make_taped_result(link, args) if tracked else self._make_result(link)
+                    out = place(self, link.index, link.spec)  # `_make_result` inlined, for speed
                     reference = _reference(out)
                     if self._at is not at or self._fed is not fed:
                         return None
@@ -83,19 +83,19 @@ class Following(Session[Tensor]):
                     return out
                 del fed[self._at.fed :]
             if others is None:
-                others = iter(() if op in at.restless else at.alike(op, args))
+                others = iter(() if op in at.megamorphic else at.candidates(op, args))
             link = next(others, NOTHING)
             if link is NOTHING or self._at is not at or self._fed is not fed:
                 break
         self._raw = op, args
         return None
 
-    def _taped_result(self, link: Link, args: tuple[Any, ...]) -> Tensor | None:
-        """The result of `link`, of which gradient tapes are told; None when they want the body instead."""
+    def _make_taped_result(self, link: Link, args: tuple[Any, ...]) -> Tensor | None:
+        """Return the result of `link` and record it on gradient tapes; None if they need the op's body."""
         op = link.op
         assert op is not None and link.spec is not None and link.params is not None
         if not op.differentiable:
-            return self._result(link)
+            return self._make_result(link)
         if op.under_tape is not None:
             del self._fed[self._at.fed :]
             return None
@@ -103,16 +103,19 @@ class Following(Session[Tensor]):
             a if isinstance(a, Tensor) else constant(self._array_of(ref), link.spec.device)
             for a, ref in zip(args, link.args)
         ]
-        out = self._result(link)
+        out = self._make_result(link)
         if out is not None:
-            tell_tapes(op, inputs, out, link.params)
+            record_on_tapes(op, inputs, out, link.params)
         return out
 
     def _array_of(self, ref: Ref) -> Any:
-        return ref.array if isinstance(ref, Literal) else self._fed[ref.number]  # type: ignore[union-attr]
+        """Return the array of an operand that no op of the sequence makes."""
+        if isinstance(ref, Literal):
+            return ref.array
+        return self._fed[-1 - ref if isinstance(ref, int) else ref.number]
 
-    def _result(self, link: Link) -> Tensor | None:
-        """A Tensor for `link`, which is next; None if a finalizer that just ran wanted values here."""
+    def _make_result(self, link: Link) -> Tensor | None:
+        """Return a Tensor for `link`, which is next; None if a finalizer ended the sequence meanwhile."""
         out = place(self, link.index, link.spec)  # type: ignore[arg-type]
         reference = weakref.ref(out)
         if self._at is not link.parent:
@@ -121,21 +124,21 @@ class Following(Session[Tensor]):
         self._at = link
         return out
 
-    def _feeds(self, link: Link, ref: int, tensor: Tensor, fed: list[Any]) -> bool:
-        """Take `tensor` as an external input that `link` is the first to read, if it looks as then."""
+    def _feed_tensor(self, link: Link, ref: int, tensor: Tensor, fed: list[Any]) -> bool:
+        """Add `tensor` as an external input that `link` is the first to read, if its type matches."""
         array = tensor._data
         if tensor._session is not None or self._fed is not fed:
             return False
         spec = link.feeds[-1 - ref - link.fed].spec  # counted from the end
         if array.shape != spec.shape or array.dtype != spec.dtype or tensor._device != spec.device:
             return False
-        fed.append(self._as_it_is_now(array))
+        fed.append(self._snapshot(array))
         return True
 
-    def _feeds_data(self, ref: Ref, data: Any, link: Link, fed: list[Any]) -> bool:
-        """Take a number that varies, or an array of NumPy's as it is now, as an external input of `link`."""
+    def _feed_data(self, ref: Ref, data: Any, link: Link, fed: list[Any]) -> bool:
+        """Add a number that varies, or a copy of a NumPy array, as an external input of `link`."""
         if ref.__class__ is Varying:
-            return self._varies(ref, data, fed)
+            return self._feed_number(ref, data, fed)
         if ref.__class__ is not int or data.__class__ is not np.ndarray:
             return False
         if ref >= 0 or -1 - ref < len(fed) or self._fed is not fed:
@@ -148,24 +151,24 @@ class Following(Session[Tensor]):
         fed.append(data.copy())
         return True
 
-    def _varies(self, ref: Varying, value: Any, fed: list[Any]) -> bool:
-        """Take the Python number `value` as an external input."""
+    def _feed_number(self, ref: Varying, value: Any, fed: list[Any]) -> bool:
+        """Add the Python number `value` as an external input."""
         if value.__class__ is not ref.kind:
             return False
         try:
-            fed.append(array_of_number(value, ref.dtype))
-        except OverflowError:  # other operands may have room for it
+            fed.append(number_to_array(value, ref.dtype))
+        except OverflowError:  # with other operands the dtype may be larger
             return False
         return True
 
-    def _known(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Link | None:
-        """The link for this op on exact inputs, if it came here before."""
+    def _find_link(self, op: Op, inputs: Sequence[Tensor], params: dict[str, Any]) -> Link | None:
+        """Return the link for this op on exact inputs, if it came here before."""
         at = self._at
         link: Link
-        for link in (at.next, *at.alike(op, inputs)):
-            if link.is_alike(op, params, len(inputs)):
+        for link in (at.next, *at.candidates(op, inputs)):
+            if link.matches(op, params, len(inputs)):
                 for tensor, ref in zip(inputs, link.args):
-                    if not self._is(tensor, ref, link):
+                    if not self._match_operand(tensor, ref, link):
                         break
                 else:
                     at.next = link
@@ -173,12 +176,12 @@ class Following(Session[Tensor]):
                 del self._fed[at.fed :]
         return None
 
-    def _is(self, tensor: Tensor, ref: Ref, link: Link) -> bool:
-        """Is `tensor` the operand `ref` of `link`? It is fed if it is."""
+    def _match_operand(self, tensor: Tensor, ref: Ref, link: Link) -> bool:
+        """Check whether `tensor` is the operand `ref` of `link`; if it is an input, add it."""
         if tensor._session is self:
             return tensor._index == ref
         if isinstance(ref, Literal):
-            return is_number(tensor) and same_bits(ref.array, tensor._data)
+            return is_number(tensor) and has_same_bits(ref.array, tensor._data)
         if isinstance(ref, Varying):
             if not is_number(tensor) or tensor._data.dtype != ref.dtype:
                 return False
@@ -188,4 +191,4 @@ class Following(Session[Tensor]):
             return False
         if -1 - ref < len(self._fed):
             return self._fed[-1 - ref] is tensor._data
-        return self._feeds(link, ref, tensor, self._fed)
+        return self._feed_tensor(link, ref, tensor, self._fed)

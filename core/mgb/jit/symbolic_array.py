@@ -1,4 +1,4 @@
-"""Arrays among the arguments, as ops and mgb's own code are given them while a call is recorded."""
+"""Views of array arguments with symbolic lengths, which ops and mgb's own code receive in a recording."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from .array_proxy import ArrayProxy
 
 
-class Measured(np.ndarray[Any, Any]):
-    """A view of an array whose lengths are followed; what NumPy makes of it is made of the array.
+class SymbolicArray(np.ndarray[Any, Any]):
+    """A view of an array with symbolic lengths. NumPy's functions of it return plain arrays.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class Measured(np.ndarray[Any, Any]):
     _lengths: tuple[Any, ...] | None = None
 
     @classmethod
-    def of(cls, array: Any, lengths: tuple[Any, ...]) -> Measured:
-        """The view of `array` with these lengths."""
-        view: Measured = array.view(cls)
+    def of(cls, array: Any, lengths: tuple[Any, ...]) -> SymbolicArray:
+        """Return the view of `array` with these lengths."""
+        view: SymbolicArray = array.view(cls)
         view.given, view._lengths = array, lengths
         return view
 
@@ -56,24 +56,24 @@ class Measured(np.ndarray[Any, Any]):
 
 
 #: So that errors are those of arrays.
-Measured.__name__ = Measured.__qualname__ = "ndarray"
+SymbolicArray.__name__ = SymbolicArray.__qualname__ = "ndarray"
 
 
 def given(value: Any) -> Any:
-    """What the user knows of a value: of a view the array."""
-    return value.given if type(value) is Measured and value.given is not None else value
+    """Return the array of a view; any other value itself."""
+    return value.given if type(value) is SymbolicArray and value.given is not None else value
 
 
-def array_of(value: Any) -> Any:
-    """Of a view or a proxy the array."""
+def unwrap_array(value: Any) -> Any:
+    """Return the array of a view or a proxy; any other value itself."""
     return value.array if type(value) is ArrayProxy else given(value)
 
 
-def with_views(value: Any, views: Sequence[tuple[Any, Measured]]) -> Any:
-    """`value` with `views` in place of their arrays, in lists and tuples too."""
+def replace_by_views(value: Any, views: Sequence[tuple[Any, SymbolicArray]]) -> Any:
+    """Return `value` with `views` in place of their arrays, in lists and tuples too."""
     if type(value) is np.ndarray:
         return next((view for array, view in views if array is value), value)
     if type(value) in (list, tuple):
-        parts = [with_views(part, views) for part in value]
+        parts = [replace_by_views(part, views) for part in value]
         return value if all(map(operator.is_, parts, value)) else type(value)(parts)
     return value
