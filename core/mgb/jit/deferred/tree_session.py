@@ -152,8 +152,8 @@ class TreeSession(Session[Tensor]):
         return True
 
     def _feed_number(self, ref: Varying, value: Any, fed: list[Any]) -> bool:
-        """Add the Python number `value` as an external input."""
-        if value.__class__ is not ref.kind:
+        """Add the Python number `value`, or an array of NumPy's without axes, as an external input."""
+        if value.__class__ is not ref.kind or (value.__class__ is np.ndarray and value.ndim):
             return False
         try:
             fed.append(number_to_array(value, ref.dtype))

@@ -54,11 +54,11 @@ class Bearer:
         if self._walk.is_wild and self._is_users() and hasattr(self._thing, "__dict__"):
             names = Result(list, Attribute(self._source, "__dict__"))
             self._walk.guard(names, "items", self.before)
-        elif self._walk.is_wild and isinstance(self._thing, type):
+        elif self._walk.is_wild and issubclass(type(self._thing), type):
             self._no_class_gains_a_name()
-        elif self._walk.is_wild and isinstance(self._thing, ModuleType) and self._is_of_user():
+        elif self._walk.is_wild and issubclass(type(self._thing), ModuleType) and self._is_of_user():
             self._walk.guard(Result(list, Attribute(self._source, "__dict__")), "items", self.before)
-        elif self._walk.is_wild and isinstance(self._thing, ModuleType):
+        elif self._walk.is_wild and issubclass(type(self._thing), ModuleType):
             self._walk.guard(Attribute(self._source, "__dict__"), "meets", SameNamespace(vars(self._thing)))
         elif absent := frozenset(filter(self._is_missed, self._absent)):
             self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", absent)
@@ -75,7 +75,7 @@ class Bearer:
 
     def _is_missed(self, name: str) -> bool:
         """May code have seen that there is no such attribute, or one of the class in its place?"""
-        if self._walk.handles_errors or isinstance(self._thing, (ModuleType, type)):
+        if self._walk.handles_errors or issubclass(type(self._thing), (ModuleType, type)):
             return True
         if name in self._walk.stored or "setattr" in self._walk.loaded:
             return True
@@ -86,9 +86,9 @@ class Bearer:
 
     def _is_users(self) -> bool:
         thing = self._thing
-        if isinstance(thing, (ModuleType, type)):
+        if issubclass(type(thing), (ModuleType, type)):
             return False
-        return not isinstance(thing, Tensor) and not known.is_trusted_holder(thing)
+        return not issubclass(type(thing), Tensor) and not known.is_trusted_holder(thing)
 
     def place(self, name: str, value: Any) -> None:
         """An attribute is there."""
@@ -98,6 +98,8 @@ class Bearer:
         """A variable of a module."""
         space = vars(self._thing)
         if name in space:
+            if isinstance(space.get("__getattr__"), FunctionType):
+                self._walk.guard(Attribute(self._source, "__dict__"), "has", name)  # asked before that is
             self.place(name, space[name])
         elif not pure.is_library(self._thing.__name__):
             self._absent.add(name)
@@ -216,11 +218,11 @@ _READERS: tuple[tuple[type, Any], ...] = (
 
 def _every(thing: Any) -> Collection[str]:
     """All attributes of a thing that a user may have made."""
-    if isinstance(thing, ModuleType):
+    if issubclass(type(thing), ModuleType):
         return () if pure.is_library(thing.__name__) else [n for n in vars(thing) if not n.startswith("__")]
-    if isinstance(thing, np.ndarray):
+    if issubclass(type(thing), np.ndarray):
         return ("base",)
-    if isinstance(thing, type):
+    if issubclass(type(thing), type):
         return [
             name
             for base in thing.__mro__
@@ -228,4 +230,4 @@ def _every(thing: Any) -> Collection[str]:
             for name in vars(base)
             if not name.startswith("__") or name == "__annotations__"
         ]
-    return [*(known.namespace(thing) if isinstance(thing, Tensor) else known.attributes_of(thing))]
+    return [*(known.namespace(thing) if issubclass(type(thing), Tensor) else known.attributes_of(thing))]

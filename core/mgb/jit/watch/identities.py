@@ -18,19 +18,15 @@ from .protocols import Places
 _GUARDED = (Tensor, np.ndarray, ModuleType, type, FunctionType)
 
 
-def guard_identities(walk: Places, by_is: bool, by_in: bool) -> None:
+def guard_identities(walk: Places, by_is: bool) -> None:
     """Guard that things that are several objects do not become one.
 
     Parameters
     ----------
     walk : Places
     by_is : bool
-        Does code compare things by ``is``?
-    by_in : bool
-        Does it search a container, which compares what has no ``==`` by identity?
+        Does code compare things by ``is``? What has no ``==`` of its own, ``==`` compares so, too.
     """
-    if not by_is and not by_in:
-        return
     given = frozenset(walk.given.values())
     kinds: dict[type, list[tuple[Source, Any]]] = defaultdict(list)
     for source, value in walk.found():

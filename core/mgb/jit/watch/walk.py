@@ -307,8 +307,9 @@ class Walk:
         can_handle = names.handles_errors or code.co_name == "__exit__"
         self.handles_errors |= can_handle or bool(names.loaded & _ERRORS)
         self.tells_addresses |= names.makes_texts
-        self._compares |= names.compares
-        self._asks_identity |= names.asks_identity or not names.loaded.isdisjoint(("is_", "is_not"))
+        calls_is = not names.loaded.isdisjoint(("is_", "is_not"))
+        self._compares |= names.compares or calls_is
+        self._asks_identity |= names.asks_identity or calls_is
         self.identified |= names.identified
         if names.asks_classes:
             self.asks_classes()
@@ -362,7 +363,7 @@ class Walk:
         self.changing.asks_identity = asks or self.is_wild
         self.unread.ends()
         self.drain()
-        guard_identities(self, self._asks_identity or self.is_wild, self._compares)
+        guard_identities(self, self._asks_identity or self.is_wild)
         for bearer in self._bearers:
             bearer.ends()
 

@@ -33,6 +33,7 @@ from ..source import (
 from .impurity import Impurity
 from .known import MISSING, is_trusted_holder, is_users, lookup, namespace
 from .protocols import Effect, Watcher
+from .pure import is_library
 from .undoing import itself, undo
 
 #: What a body changes by its elements.
@@ -221,14 +222,17 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
 
 def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
     """Does code at most append to what stands at `source`, a name or an element of what stands at one?"""
-    walk, named = observer.walk, source
+    walk, places = observer.walk, [source]
     if walk.is_wild or "__self__" in walk.loaded:
         return False
-    if any(guard.test == "alias" and source in (guard.source, guard.value) for guard in observer.guards):
+    while isinstance(place := places[-1], Item):
+        places.append(place.of)
+    aliases = (guard for guard in observer.guards if guard.test == "alias")
+    if any(guard.source in places or guard.value in places for guard in aliases):
         return False
-    while isinstance(named, Item):
-        named = named.of
-    return isinstance(named, Attribute | Global | Cell) and named.name not in walk.used
+    if isinstance(place, Attribute) and is_library(type(found_at(place.of, observer.leaves)).__module__):
+        return False  # whose own code reads it
+    return isinstance(place, Attribute | Global | Cell) and place.name not in walk.used
 
 
 def _put_in_order(observer: Watcher) -> None:

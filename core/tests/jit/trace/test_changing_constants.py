@@ -79,3 +79,14 @@ def test_body_that_does_something_new_at_each_call_is_not_matched_for_ever() -> 
     for _ in range(900):  # the same again: it is matched again
         traced(x, 7)
     assert traced(x, 7).tolist() == [14.0, 16.0]
+
+
+@pytest.mark.parametrize(
+    "values", [(0.0, 1.0, [1.0, 2.0]), ([1.0, 2.0], [2.0, 3.0], 0.0, 1.0), (0.0, [1.0, 2.0], [[1.0]])]
+)
+def test_array_of_a_body_that_runs_may_have_other_axes(values: tuple[object, ...]) -> None:
+    box = [tensor(0.0)]
+    traced = trace(lambda x: x + box[0].numpy(), backend="EAGER")
+    for value in values * 2:
+        box[0] = tensor(value)
+        np.testing.assert_array_equal(traced(tensor(1.0)).numpy(), np.float32(1) + np.float32(value))

@@ -1,6 +1,8 @@
 """What a body appends to lists outside, and what it writes to their elements, though the body is skipped."""
 
+import collections
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -135,3 +137,49 @@ def test_one_tensor_in_several_places_is_one() -> None:
     traced = jit.trace(functools.partial(history_and_state, s))
     for _ in range(5):
         assert traced(tensor(ZERO + 1)) is s.h is s.row[-1]
+
+
+#: Other ways to the dict whose list a body appends to.
+READERS: dict[str, Callable[[Any], Any]] = {
+    "a second name": lambda table: table.__getitem__,
+    "partial": lambda table: functools.partial(operator.getitem, table),
+    "get": lambda table: table.get, "ChainMap": lambda table: collections.ChainMap(table).__getitem__,
+    "in a list": lambda table: [table].copy, "its list": lambda table: lambda key, row=table["list"]: row,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", READERS)
+def test_list_in_a_dict_that_is_read_in_another_way_has_its_length(way: str) -> None:
+    table: dict[str, Any] = {"list": []}
+    read = READERS[way](table)
+    look = read if way != "in a list" else lambda key: read()[0][key]
+
+    def body(x: Any) -> Any:
+        table["list"].append(x * 2)
+        return x * len(look("list"))
+
+    traced = jit.trace(body)
+    assert [traced(tensor(1.0)).item() for _ in range(4)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", [collections.ChainMap, collections.UserDict])
+def test_list_in_an_object_of_a_library_has_its_length(kind: Any) -> None:
+    table = kind({"list": []})
+
+    def body(x: Any) -> Any:
+        table["list"].append(x)
+        return x * len(table["list"])
+
+    traced = jit.trace(body)
+    assert [traced(tensor(1.0)).item() for _ in range(4)] == [1, 2, 3, 4]
+
+
+def test_data_of_a_user_list_is_read_by_its_methods() -> None:
+    row: Any = collections.UserList()
+
+    def body(x: Any) -> Any:
+        row.data.append(x)
+        return x * len(row)
+
+    traced = jit.trace(body)
+    assert [traced(tensor(1.0)).item() for _ in range(4)] == [1, 2, 3, 4]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import operator
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from mgb import tensor
 from mgb.jit import trace
@@ -61,6 +63,14 @@ def test_an_argument_that_becomes_a_sentinel_is_seen(kind: str) -> None:
     assert "by its identity" in str(traced.stats()["reasons"])
 
 
+def test_arrays_are_compared_by_a_function() -> None:
+    box, other = Box(np.ones(1)), np.ones(1)
+    traced = trace(lambda x: x * (5.0 if operator.is_(box.kept, other) else 1.0))
+    for kept in (box.kept, box.kept, other):
+        box.kept = kept
+        assert traced(tensor(1.0)).item() == (5 if kept is other else 1)
+
+
 def test_comparing_members_of_an_enum_costs_lists_among_the_arguments_nothing() -> None:
     mode = enum.Enum("mode", "train test")
     now, names = mode["train"], ["a"]
@@ -70,9 +80,10 @@ def test_comparing_members_of_an_enum_costs_lists_among_the_arguments_nothing() 
     assert traced.stats()["body_runs"] == 1
 
 
-def test_a_search_that_finds_by_identity_is_seen() -> None:
+@pytest.mark.parametrize("find", [lambda a, b: a in [b], lambda a, b: a == b, lambda a, b: [b].count(a)])
+def test_a_search_that_finds_by_identity_is_seen(find: Callable[[Any, Any], Any]) -> None:
     wanted, box = functools.partial(max, 1), Box(functools.partial(max, 1))
-    traced = trace(lambda x: x * (5.0 if box.kept in [wanted] else 1.0))
+    traced = trace(lambda x: x * (5.0 if find(box.kept, wanted) else 1.0))
     for kept in (box.kept, functools.partial(max, 1), wanted):
         box.kept = kept
         assert traced(tensor(1.0)).item() == (5 if kept is wanted else 1)

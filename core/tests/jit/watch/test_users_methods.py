@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -74,6 +75,13 @@ def test_a_set_is_not_iterated_to_guard_it() -> None:
 
 def test_a_class_is_not_asked_for_attributes_that_it_lacks() -> None:
     assert asks_as_often(lambda x: x * getattr(Bare, "nope", 2.0))
+
+
+def test_a_variable_of_a_module_that_is_gone_is_asked_for_once() -> None:
+    module, name = types.ModuleType("module"), "k"
+    module.k = 2.0  # type: ignore[attr-defined]
+    module.__getattr__ = lambda name: asked.append(name) or 2.0  # type: ignore[method-assign, func-returns-value]
+    assert asks_as_often(lambda x: x * getattr(module, name), lambda: delattr(module, "k"))
 
 
 def test_a_key_that_is_gone_is_asked_for_once() -> None:
