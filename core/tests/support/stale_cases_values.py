@@ -189,6 +189,20 @@ def none_that_becomes_a_number():
 
 
 @case
+def none_that_becomes_a_tensor():
+    offset = None
+
+    def change(value):
+        nonlocal offset
+        offset = value
+
+    given = tensor([4.0, 5.0, 6.0])
+    return changing(
+        lambda x: x if offset is None else x + offset, lambda: change(given), lambda: change(None)
+    )
+
+
+@case
 def a_number_that_becomes_none():
     offset = 4.0
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import mgb.module as M
 import numpy as np
 from mgb import Tensor, jit, tensor
 
@@ -61,6 +62,16 @@ class Computed:
         self._n = value
 
 
+class Layer(M.Module):
+    """A Module of a user's, whose attributes are those of Modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.h, self.n = tensor(ZERO), 0
+
+    def forward(self) -> None: ...
+
+
 class Notified(State):
     """It sees what is set."""
 
@@ -74,7 +85,7 @@ def values(thing: Any) -> Any:
         return [type(thing).__name__, *map(values, thing)]
     if isinstance(thing, dict):
         return {key: values(value) for key, value in thing.items()}
-    if isinstance(thing, Slotted):
+    if isinstance(thing, (Slotted, Layer)):
         return [values(thing.h), values(thing.n)]
     if isinstance(thing, (State, Computed)):
         return values(vars(thing))

@@ -116,17 +116,11 @@ def trained(traced: Any, change: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("change", [attach, add_group])
-@pytest.mark.parametrize("traced", TRACED)
+@pytest.mark.parametrize("traced", [*TRACED, partial_trace])
 def test_parameters_attached_or_added_later_are_trained(traced: Any, change: Any) -> None:
     eager = trained(lambda f: f, change)
     assert eager[-1] < 1.0
     np.testing.assert_allclose(trained(traced, change), eager, rtol=1e-6)
-
-
-@pytest.mark.parametrize("change", [attach, add_group])
-def test_parameters_attached_or_added_later_are_trained_in_partial_trace(change: Any) -> None:
-    eager = trained(lambda f: f, change)
-    np.testing.assert_allclose(trained(partial_trace, change), eager, rtol=1e-6)
 
 
 def test_body_creating_or_attaching_a_manager_does_not_retrace() -> None:

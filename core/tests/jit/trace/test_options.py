@@ -189,16 +189,6 @@ def test_environment_overrides_sublinear_memory_config(monkeypatch: pytest.Monke
             config()
 
 
-def test_method_passes_on_its_memory_config() -> None:
-    class Model:
-        @trace(dtr_config=DTRConfig(eviction_threshold=1 << 30), profiling=True)
-        def run(self, x):
-            return x * 2.0
-
-    options = Model().run.options
-    assert options.memory == DTRConfig(eviction_threshold=1 << 30) and options.profiling
-
-
 def test_profiling_option_is_passed_on() -> None:
     assert not trace(lambda x: x).options.profiling
     assert trace(lambda x: x, profiling=True).options.profiling

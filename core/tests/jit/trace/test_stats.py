@@ -180,17 +180,6 @@ def test_only_the_latest_reasons_are_stored() -> None:
     assert 8 <= len(reasons) <= 32 and "(40,)" in reasons[-1]
 
 
-def test_bodies_that_read_values_are_specialized_per_python_value() -> None:
-    @trace
-    def function(x, flag):
-        scale = x.sum().item()
-        return x * tensor(scale) if flag else (x + x) * tensor(scale)
-
-    for value, flag in ((1.0, True), (2.0, False), (3.0, True), (4.0, False)):
-        expected = value * value * (1 if flag else 2)
-        assert function(tensor([value]), flag).item() == expected
-
-
 def test_mismatch_is_not_reported_as_a_recompile() -> None:
     flag = False
     traced = trace(lambda x: x * 2.0 if flag else x + 1.0, run_body=True)

@@ -58,7 +58,7 @@ def history_with_a_limit(s: Any, x: Any) -> Any:
     s.row.append(x * 2)
     if len(s.row) > 6:
         s.row.pop(0)
-    return x
+    return sum(s.row, x)
 
 
 def history_and_the_last(s: Any, x: Any) -> Any:

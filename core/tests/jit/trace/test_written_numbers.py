@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import jit, tensor
-from states import Computed, Notified, Slotted, State, check, runs
+from states import Computed, Layer, Notified, Slotted, State, check, runs
 
 
 def count(s: Any, x: Any) -> Any:
@@ -228,7 +228,7 @@ def test_state_is_that_of_eager_code(name: str, symbolic: bool) -> None:
     check(BODIES[name], State, disturb, arguments, symbolic=symbolic)
 
 
-@pytest.mark.parametrize("kind", [Slotted, Computed, Notified])
+@pytest.mark.parametrize("kind", [Slotted, Computed, Notified, Layer])
 @pytest.mark.parametrize("name", ["count", "count_before", "twice", "restored"])
 def test_state_of_other_classes(kind: type, name: str) -> None:
     check(BODIES[name], kind, disturb, arguments)

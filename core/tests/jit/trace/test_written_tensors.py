@@ -12,7 +12,7 @@ import pytest
 from mgb import jit, tensor
 from mgb.autodiff import GradManager
 from mgb.optimizer import SGD
-from states import ZERO, Computed, Notified, Slotted, State, alike, check, runs, values
+from states import ZERO, Computed, Layer, Notified, Slotted, State, alike, check, runs, values
 
 
 class Cell(M.Module):
@@ -285,7 +285,7 @@ def test_state_is_that_of_eager_code(name: str, symbolic: bool) -> None:
     check(BODIES[name], made, disturb, symbolic=symbolic)
 
 
-@pytest.mark.parametrize("kind", [Slotted, Computed, Notified])
+@pytest.mark.parametrize("kind", [Slotted, Computed, Notified, Layer])
 @pytest.mark.parametrize("name", ["state", "returned", "only_written", "in_place"])
 def test_state_of_other_classes(kind: type, name: str) -> None:
     check(BODIES[name], functools.partial(made, kind), disturb)
@@ -397,18 +397,3 @@ def test_average_beside_a_training_step() -> None:
 
     for one, other in zip(run(jit.trace), run(lambda f: f), strict=True):
         assert alike(one, other)
-
-
-def test_body_that_may_not_run_again_writes_its_state() -> None:
-    s = State()
-    traced = jit.trace(run_body=False)(functools.partial(state, s))
-    other = State()
-    for call in range(5):
-        x = tensor(ZERO + call)
-        np.testing.assert_allclose(traced(x).numpy(), state(other, x).numpy(), rtol=1e-6)
-
-
-@pytest.mark.parametrize("decorate", [jit.partial_trace, functools.partial(jit.xla_trace, backend="EAGER")])
-def test_other_decorators_refuse_it(decorate: Any) -> None:
-    with pytest.raises(mgb.errors.ImpureBodyError, match="writes attribute h"):
-        decorate(functools.partial(state, State()))(tensor(ZERO))

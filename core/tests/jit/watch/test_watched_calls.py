@@ -25,8 +25,6 @@ import mgb.module as M
 import numpy as np
 import pytest
 from interrupting import at_line
-from mgb import tensor
-from mgb.jit import trace
 from mgb.jit.watch import Observer
 from watch_cases import everything_is_undone, module_of
 
@@ -161,16 +159,6 @@ LIMIT = 3
 def _checked(x: Any) -> Any:
     assert x.ndim == 1 and x.shape[0] > LIMIT, f"too few: {x.shape}"
     return x + 1
-
-
-def test_function_without_a_source_is_watched() -> None:
-    space: dict[str, Any] = {"k": 2.0}
-    exec("def g(x): return x * k", space)
-    traced = trace(lambda x: space["g"](x))
-    assert [traced(tensor(1.0)).item() for _ in range(3)] == [2.0] * 3
-    assert traced.stats()["body_runs"] == 1
-    space["k"] = 5.0
-    assert traced(tensor(1.0)).item() == 5.0
 
 
 def test_generator_handed_to_a_function_in_c_is_the_same_object() -> None:
