@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +103,16 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-5))
     return type(one) is type(other) and one == other
+
+
+def bodies(text: str, space: dict[str, Any]) -> dict[str, Callable[[Any, Any], Any]]:
+    """Functions of a state `s` and a Tensor `x`, from a table of ``### name`` and what the body does."""
+    found, file = {}, f"<bodies of {space['__name__']}>"
+    blocks = [block.partition("\n") for block in text.split("\n### ")[1:]]
+    code = "\n".join(f"def {name}(s, x):\n{textwrap.indent(lines, '    ')}" for name, _, lines in blocks)
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    exec(compile(code, file, "exec"), space, found)
+    return found
 
 
 def check(

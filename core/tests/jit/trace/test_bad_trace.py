@@ -16,6 +16,8 @@ from mgb.jit import partial_trace, trace, xla_trace
 from mgb.ops import declare
 from mgb.optimizer import SGD
 
+pytestmark = pytest.mark.usefixtures("eager_backend")
+
 HERE = "test_bad_trace.py:"
 MODES = [
     {},
@@ -32,11 +34,6 @@ CONSTANT = [
     {"run_body": True, "capture_as_const": True},
     {"run_body": True, "symbolic": True, "capture_as_const": True},
 ]
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch):
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
 
 
 # a later call that differs from the recorded one

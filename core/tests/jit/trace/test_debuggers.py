@@ -17,12 +17,9 @@ from mgb import tensor
 from mgb.jit import trace
 from outside import reasons, runs
 
+pytestmark = pytest.mark.usefixtures("eager_backend")
+
 HERE = str(Path(__file__))
-
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
 
 
 def watched(x: Any) -> Any:

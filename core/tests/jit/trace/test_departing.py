@@ -14,10 +14,7 @@ from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
 from mgb.jit import auto, bodies, exclude_from_trace, trace
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 class State:

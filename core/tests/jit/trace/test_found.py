@@ -8,7 +8,8 @@ from typing import Any
 import mgb.optimizer as O
 import numpy as np
 import pytest
-from mgb import Parameter, Tensor, tensor
+from arrays import ones
+from mgb import Parameter, Tensor
 from mgb.autodiff import GradManager
 from mgb.jit import partial_trace, trace
 
@@ -18,10 +19,6 @@ TRACED: list[Callable[..., Any]] = [
     lambda f: trace(f, run_body=True),
     lambda f: trace(f, imperative=True),
 ]
-
-
-def ones(*shape: int) -> Tensor:
-    return tensor(np.ones(shape, np.float32))
 
 
 @pytest.mark.parametrize("traced", TRACED)

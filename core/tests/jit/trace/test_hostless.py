@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from arrays import floats
 from mgb import Parameter, Tensor, from_dlpack, random, tensor
 from mgb.errors import ImpureBodyError, TraceMismatchError
 from mgb.jit import trace
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def test_refused_read_of_a_value_is_told_with_its_line() -> None:

@@ -18,23 +18,13 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import floats, ones
 from mgb import Tensor, plugins, tensor
 from mgb.errors import TracePicklingError
 from mgb.jit import DTRConfig, trace
 from mgb.jit.variant import Variant
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def ones(*shape: int) -> Tensor:
-    return tensor(np.ones(shape, np.float32))
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 class Scale:

@@ -7,6 +7,7 @@ from typing import Any
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import ones
 from mgb import Parameter, Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import (
@@ -21,14 +22,7 @@ from mgb.errors import (
 from mgb.jit import DTRConfig, SublinearMemoryConfig, auto, partial_trace, trace, xla_trace
 from mgb.optimizer import SGD
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
-
-
-def ones(*shape: int) -> Tensor:
-    return tensor(np.ones(shape, np.float32))
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 # record_only

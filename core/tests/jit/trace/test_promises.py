@@ -19,10 +19,7 @@ from mgb.jit import partial_trace, trace, xla_trace
 from mgb.optimizer import SGD
 from outside import runs, thing
 
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 # run_body

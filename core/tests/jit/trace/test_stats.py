@@ -6,26 +6,15 @@ import logging
 
 import mgb.functional as F
 import mgb.module as M
-import numpy as np
 import pytest
+from arrays import ones
 from folding import Fold, use
 from mgb import Tensor, tensor
 from mgb.backend import Specialize
 from mgb.errors import TraceMismatchError
 from mgb.jit import trace
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def ones(*shape: int) -> Tensor:
-    return tensor(np.ones(shape, np.float32))
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 @trace

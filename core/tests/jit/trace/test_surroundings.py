@@ -8,6 +8,7 @@ from typing import Any
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import floats
 from mgb import Parameter, Tensor, tensor
 from mgb.errors import DumpStateError, ImpureBodyError
 from mgb.jit import load_compiled, partial_trace, trace, xla_trace
@@ -23,10 +24,6 @@ WRAPS: dict[str, Callable[[Any], Any]] = {
 def wrap(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """Decorators whose later calls skip the body."""
     return WRAPS[request.param]
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def linear(seed: int) -> M.Linear:

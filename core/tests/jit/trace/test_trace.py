@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from arrays import floats
 from mgb import Tensor, dtypes, tensor
 from mgb.errors import (
     TraceInputError,
@@ -22,10 +23,6 @@ MODES = [
     {"run_body": True, "opt_level": 2},
 ]
 HOSTED = [m for m in MODES if not m.get("without_host")]
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
