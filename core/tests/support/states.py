@@ -105,14 +105,17 @@ def alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def bodies(text: str, space: dict[str, Any]) -> dict[str, Callable[[Any, Any], Any]]:
-    """Functions of a state `s` and a Tensor `x`, from a table of ``### name`` and what the body does."""
-    found, file = {}, f"<bodies of {space['__name__']}>"
-    blocks = [block.partition("\n") for block in text.split("\n### ")[1:]]
-    code = "\n".join(f"def {name}(s, x):\n{textwrap.indent(lines, '    ')}" for name, _, lines in blocks)
+def bodies(text: str, space: dict[str, Any], takes: str = "s, x") -> dict[str, Callable[[Any, Any], Any]]:
+    """Functions of a state and a Tensor, from a table: ``### name``, then what the body does."""
+    found: dict[str, Any] = {}
+    file = f"<bodies of {space['__name__']}>"
+    blocks = {name: lines for name, _, lines in (b.partition("\n") for b in text.split("\n### ")[1:])}
+    code = "\n".join(
+        f"def {name.split()[0]}({takes}):\n{textwrap.indent(lines, '    ')}" for name, lines in blocks.items()
+    )
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
     exec(compile(code, file, "exec"), space, found)
-    return found
+    return {name: found[name.split()[0]] for name in blocks}
 
 
 def check(
