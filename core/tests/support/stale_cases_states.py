@@ -13,27 +13,7 @@ import numpy as np
 from mgb import tensor
 from mgb.jit import exclude_from_trace
 from stale_cases import World, case
-
-
-class Box:
-    total = 0
-
-    def __init__(self):
-        self.calls = 0
-        self.last = None
-
-    def count(self):
-        self.calls += 1
-
-
-def calls(write, written):
-    """Four calls of a body that writes first and then does always the same."""
-
-    def body(x):
-        write()
-        return x * 2.0
-
-    return World(body, [(None,)] * 4, written)
+from stale_cases_shared import Box
 
 
 @case

@@ -11,20 +11,10 @@ from mgb import tensor
 from stale_cases import World, case, changing, numbers
 
 SCALE = 2.0
-
-
 DOUBLE = True
-
-
 ACTIVATION = "relu"
-
-
 OFFSET = None
-
-
 DTYPE = "float32"
-
-
 COUNT = 2
 
 
