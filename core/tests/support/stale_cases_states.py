@@ -81,6 +81,17 @@ def a_tensor_that_is_kept_in_an_attribute():
 
 
 @case
+def a_tensor_that_is_kept_on_a_class():
+    Box.last = tensor(0.0)
+
+    def body(x):
+        Box.last = Box.last * 0.5 + x
+        return Box.last + 1.0
+
+    return World(body, [(None, tensor(float(i))) for i in range(4)], lambda: Box.last.numpy())
+
+
+@case
 def a_tensor_that_is_carried_over():
     state = {"h": tensor(0.0)}
 

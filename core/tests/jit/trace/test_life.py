@@ -113,6 +113,7 @@ def test_signature_name_and_docstring_are_preserved() -> None:
     assert list(inspect.signature(Scale.apply).parameters) == ["self", "x", "power"]
     assert (halved.__name__, halved.__qualname__, halved.__module__) == ("halved", "halved", __name__)
     assert halved.__doc__ == "Divide by two." and inspect.getdoc(Scale(1.0).apply) == "Multiply."
+    assert Scale.apply.__doc__ == "Multiply."
     assert inspect.unwrap(halved).__name__ == "halved"
 
 
