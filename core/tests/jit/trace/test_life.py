@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mgb.functional as F
@@ -23,6 +24,7 @@ from mgb import Tensor, plugins, tensor
 from mgb.errors import TracePicklingError
 from mgb.jit import DTRConfig, trace
 from mgb.jit.variant import Variant
+from threads import together
 
 pytestmark = pytest.mark.usefixtures("eager_backend")
 
@@ -207,10 +209,10 @@ def test_pickling_a_function_not_found_by_its_name_raises() -> None:
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic": True}], ids=str)
 def test_first_calls_from_many_threads_record_once(options) -> None:
     traced = trace(lambda x, y, n: ((x * y + x) * n).sum(axis=1) + 1.0, **options)
-    together, wrong = threading.Barrier(8), []
+    ready, wrong = threading.Barrier(8), []
 
     def work(number: int) -> None:
-        together.wait(60)
+        ready.wait(60)
         for call in range(10):
             rows = 1 + (number + call) % 3
             x, y = floats(rows, 8, seed=number), floats(rows, 8, seed=call)
@@ -218,9 +220,7 @@ def test_first_calls_from_many_threads_record_once(options) -> None:
             if not np.allclose(traced(tensor(x), tensor(y), 2.0).numpy(), expected, rtol=1e-4, atol=1e-5):
                 wrong.append((number, call))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    together([partial(work, n) for n in range(8)])
     stats = traced.stats()
     assert not wrong and stats["calls"] == 80 and stats["variants"] == 3
     assert stats["records"] == (3 if options.get("run_body") else 2)
@@ -228,16 +228,14 @@ def test_first_calls_from_many_threads_record_once(options) -> None:
 
 def test_instances_bound_by_many_threads_have_one_trace_each() -> None:
     scales = [Scale(float(n)) for n in range(4)]
-    together = threading.Barrier(8)
+    ready = threading.Barrier(8)
     found: list[object] = []
 
     def work() -> None:
-        together.wait(60)
+        ready.wait(60)
         found.append([scale.apply._traced for scale in scales])
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    together([work] * 8)
     assert all(f == found[0] for f in found)
     reference = weakref.ref(scales[0])
     scales.clear()

@@ -26,6 +26,7 @@ import numpy as np
 import pytest
 from interrupting import at_line
 from mgb.jit.watch import Observer
+from threads import together
 from watch_cases import everything_is_undone, module_of
 
 __all__ = ["everything_is_undone"]
@@ -243,11 +244,7 @@ def test_several_threads_observe_at_once() -> None:
             observer = Observer([50])
             results.append((observer.run(module.f, 50), len(observer.impurities)))
 
-    threads = [threading.Thread(target=watch) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([watch] * 3)
     assert set(results) == {(3 * 1225, 0)}
 
 
