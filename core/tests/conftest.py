@@ -71,6 +71,12 @@ def no_cyclic_gc() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.fixture
+def eager_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs run op by op, so that nothing is compiled."""
+    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+
+
 @pytest.fixture(scope="module")
 def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels on disk are a module's own, and every graph is verified."""

@@ -7,8 +7,7 @@ import os
 import queue
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from mgb import Tensor, jit, tensor
 from mgb.apply import apply
 from mgb.errors import AutoInterruptedError
 from mgb.ir import Kind, Op, Spec
+from threads import together
 
 # contexts
 
@@ -58,25 +58,6 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
-
-
-def together(functions: list[Callable[[], None]]) -> None:
-    """Call each in a thread of its own, and raise what one of them raises."""
-    errors: list[BaseException] = []
-
-    def guarded(function: Callable[[], None]) -> None:
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(f,)) for f in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.parametrize("after", [0, 3, 10_000])

@@ -83,10 +83,6 @@ def _two(word: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda x: word(x[0], x[1])
 
 
-def _in_two(word: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    return lambda xs: word(*xs)
-
-
 def _square(xs: list[Any]) -> Any:
     return mp.matrix([xs[:2], xs[2:]])
 

@@ -11,8 +11,6 @@ from mgb import tensor
 from stale_cases import case, changing
 
 WEIGHTS = [1.0, 2.0]
-
-
 TABLE = np.array([1.0, 2.0, 3.0], np.float32)
 
 

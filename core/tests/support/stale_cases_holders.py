@@ -21,8 +21,6 @@ from mgb import tensor
 from stale_cases import World, case, changing, numbers
 
 LOCAL = threading.local()
-
-
 VARIABLE: contextvars.ContextVar[float] = contextvars.ContextVar("VARIABLE", default=2.0)
 
 

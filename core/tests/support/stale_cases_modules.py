@@ -140,6 +140,18 @@ def a_layer_in_a_dict():
 
 
 @case
+def names_of_layers_that_are_exchanged():
+    net = With(lambda self, x: self.parts["a"](x), parts={"a": linear(5), "b": linear(6)})
+
+    def change():
+        one, two = net.parts.values()
+        net.parts.clear()
+        net.parts.update(b=one, a=two)  # the same values in the same order
+
+    return changing(lambda x: net(x), change)
+
+
+@case
 def a_layer_of_a_sequential():
     net = M.Sequential(linear(1), M.ReLU(), linear(2))
     return changing(lambda x: net(x), lambda: operator.setitem(net, 1, M.Sigmoid()))

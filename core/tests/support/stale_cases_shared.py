@@ -20,6 +20,17 @@ def other(x):
     return x - 5.0
 
 
+class Box:
+    total = 0
+
+    def __init__(self):
+        self.calls = 0
+        self.last = None
+
+    def count(self):
+        self.calls += 1
+
+
 class Layer:
     def __init__(self):
         self.gain = 2.0

@@ -13,27 +13,7 @@ import numpy as np
 from mgb import tensor
 from mgb.jit import exclude_from_trace
 from stale_cases import World, case
-
-
-class Box:
-    total = 0
-
-    def __init__(self):
-        self.calls = 0
-        self.last = None
-
-    def count(self):
-        self.calls += 1
-
-
-def calls(write, written):
-    """Four calls of a body that writes first and then does always the same."""
-
-    def body(x):
-        write()
-        return x * 2.0
-
-    return World(body, [(None,)] * 4, written)
+from stale_cases_shared import Box
 
 
 @case
@@ -98,6 +78,17 @@ def a_tensor_that_is_kept_in_an_attribute():
 
     steps = [(None, tensor(float(i))) for i in range(4)]
     return World(body, steps, lambda: None if box.last is None else box.last.numpy())
+
+
+@case
+def a_tensor_that_is_kept_on_a_class():
+    Box.last = tensor(0.0)
+
+    def body(x):
+        Box.last = Box.last * 0.5 + x
+        return Box.last + 1.0
+
+    return World(body, [(None, tensor(float(i))) for i in range(4)], lambda: Box.last.numpy())
 
 
 @case

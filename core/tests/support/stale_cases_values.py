@@ -11,20 +11,10 @@ from mgb import tensor
 from stale_cases import World, case, changing, numbers
 
 SCALE = 2.0
-
-
 DOUBLE = True
-
-
 ACTIVATION = "relu"
-
-
 OFFSET = None
-
-
 DTYPE = "float32"
-
-
 COUNT = 2
 
 
@@ -186,6 +176,20 @@ def none_that_becomes_a_number():
         OFFSET = 4.0
 
     return changing(lambda x: x if OFFSET is None else x + OFFSET, change)
+
+
+@case
+def none_that_becomes_a_tensor():
+    offset = None
+
+    def change(value):
+        nonlocal offset
+        offset = value
+
+    given = tensor([4.0, 5.0, 6.0])
+    return changing(
+        lambda x: x if offset is None else x + offset, lambda: change(given), lambda: change(None)
+    )
 
 
 @case

@@ -13,22 +13,10 @@ import types
 
 import numpy as np
 from stale_cases import World, case, changing, numbers
+from stale_cases_shared import Box
 
 COUNT = 0
-
-
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("WRITTEN", default=0)
-
-
-class Box:
-    total = 0
-
-    def __init__(self):
-        self.calls = 0
-        self.last = None
-
-    def count(self):
-        self.calls += 1
 
 
 class Setter:

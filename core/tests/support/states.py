@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
+import mgb.module as M
 import numpy as np
 from mgb import Tensor, jit, tensor
 
@@ -61,6 +64,16 @@ class Computed:
         self._n = value
 
 
+class Layer(M.Module):
+    """A Module of a user's, whose attributes are those of Modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.h, self.n = tensor(ZERO), 0
+
+    def forward(self) -> None: ...
+
+
 class Notified(State):
     """It sees what is set."""
 
@@ -74,7 +87,7 @@ def values(thing: Any) -> Any:
         return [type(thing).__name__, *map(values, thing)]
     if isinstance(thing, dict):
         return {key: values(value) for key, value in thing.items()}
-    if isinstance(thing, Slotted):
+    if isinstance(thing, (Slotted, Layer)):
         return [values(thing.h), values(thing.n)]
     if isinstance(thing, (State, Computed)):
         return values(vars(thing))
@@ -90,6 +103,19 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-5))
     return type(one) is type(other) and one == other
+
+
+def bodies(text: str, space: dict[str, Any], takes: str = "s, x") -> dict[str, Callable[[Any, Any], Any]]:
+    """Functions of a state and a Tensor, from a table: ``### name``, then what the body does."""
+    found: dict[str, Any] = {}
+    file = f"<bodies of {space['__name__']}>"
+    blocks = {name: lines for name, _, lines in (b.partition("\n") for b in text.split("\n### ")[1:])}
+    code = "\n".join(
+        f"def {name.split()[0]}({takes}):\n{textwrap.indent(lines, '    ')}" for name, lines in blocks.items()
+    )
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    exec(compile(code, file, "exec"), space, found)
+    return {name: found[name.split()[0]] for name in blocks}
 
 
 def check(

@@ -9,6 +9,7 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import floats
 from mgb import Tensor, plugins, random, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import (
@@ -25,10 +26,6 @@ def whole_backend(request: pytest.FixtureRequest) -> str:
     except BackendError as error:
         pytest.skip(str(error))
     return str(request.param)
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 LABELS = np.random.default_rng(1).integers(0, 4, 16)

@@ -9,12 +9,10 @@ import mgb
 import mgb.jit as mjit
 import numpy as np
 import pytest
+from jax_loops import both, close, in_float64, jax, jnp, nested  # noqa: F401 - one is a fixture
 from mgb.autodiff import GradManager
 from mgb.errors import LoopError, NoGradientError
 from mgb.jit import trace
-
-jax = pytest.importorskip("jax")
-import jax.numpy as jnp  # noqa: E402
 
 R = np.random.default_rng(5)
 W, H, XS = R.normal(size=(3, 3)) * 0.5, R.normal(size=(2, 3)), R.normal(size=(6, 2, 3))
@@ -39,15 +37,6 @@ def backwards(m: Any, lax: Any, w: Any, h: Any, xs: Any) -> Any:
 
     _, ys = lax.scan(step, (1, h, {"w": w}), xs, reverse=True)
     return (ys["y"] ** 2).sum() + (ys["n"] * xs[:, 0, 0]).sum()
-
-
-def nested(m: Any, lax: Any, w: Any, h: Any, xs: Any) -> Any:
-    def outer(h: Any, x: Any) -> Any:
-        inner = lax.fori_loop(0, 3, lambda i, v: m.sin(v @ w) + i * x, h)
-        return inner, lax.cond(x.sum() > 0, lambda v: v * v, lambda v: m.cos(v) * w[0], inner)
-
-    last, ys = lax.scan(outer, h, xs)
-    return last.sum() + ys.sum()
 
 
 def branches(m: Any, lax: Any, w: Any, h: Any, xs: Any) -> Any:
@@ -93,22 +82,6 @@ def arrays() -> tuple[Any, ...]:
     return tuple(jnp.array(a) for a in (W, H, XS))
 
 
-def close(ours: Any, theirs: Any) -> None:
-    for a, b in zip(ours, jax.tree_util.tree_leaves(theirs), strict=True):
-        np.testing.assert_allclose(a.numpy(), b, rtol=1e-9, atol=1e-11)
-
-
-@pytest.fixture(autouse=True)
-def in_float64() -> Any:
-    with jax.enable_x64(True):
-        yield
-
-
-def both(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """A function for us and for JAX."""
-    return (lambda *a: function(np, mjit, *a)), (lambda *a: function(jnp, jax.lax, *a))
-
-
 def doubles(given: Any) -> list[Any]:
     return [mgb.tensor(a, dtype="float64") for a in given]
 
@@ -118,7 +91,7 @@ DIRECTIONS = [R.normal(size=a.shape) for a in (W, H, XS)]
 
 @pytest.mark.parametrize("name", SCANS)
 def test_derivatives_match_jax(name: str) -> None:
-    ours, theirs = both(SCANS[name])
+    ours, theirs = both(SCANS[name], np)
     every = jax.jit(lambda *a: (*jax.jvp(theirs, a, tuple(DIRECTIONS)), jax.grad(theirs, (0, 1, 2))(*a)))
     mine = mgb.jvp(ours, tensors(), doubles(DIRECTIONS)), mgb.grad(ours, (0, 1, 2))(*tensors())
     close([*mine[0], *mine[1]], every(*arrays()))
@@ -128,14 +101,14 @@ def test_derivatives_match_jax(name: str) -> None:
 @pytest.mark.parametrize("name", ["branches", "steps"])
 def test_second_derivatives_match_jax(name: str) -> None:
     ours, theirs = (lambda h, f=f, a=a: f(a[0], h, a[2]) for f, a in
-                    zip(both(SCANS[name]), (tensors(), arrays()), strict=True))  # fmt: skip
+                    zip(both(SCANS[name], np), (tensors(), arrays()), strict=True))  # fmt: skip
     squared = jax.grad(lambda h: (jax.grad(theirs)(h) ** 2).sum())
     mine = mgb.hessian(ours)(tensors()[1]), mgb.grad(lambda h: (mgb.grad(ours)(h) ** 2).sum())(tensors()[1])
     close(mine, jax.jit(lambda h: (jax.hessian(theirs)(h), squared(h)))(H))
 
 
 def test_while_loop_supports_jvp_but_not_grad() -> None:
-    ours, theirs = both(growth)
+    ours, theirs = both(growth, np)
     close(mgb.jvp(ours, tensors(), doubles(DIRECTIONS)), jax.jvp(theirs, arrays(), tuple(DIRECTIONS)))
     with pytest.raises(NoGradientError, match=r"scan, or fori_loop"):
         mgb.grad(ours)(*tensors())
@@ -172,7 +145,7 @@ MODES = [
 @pytest.mark.parametrize(("options", "name"), MODES, ids=str)
 def test_traced_loops_match_eager(options: dict[str, Any], name: str) -> None:
     """Judged by eager code, which is judged above."""
-    both_ways = mgb.value_and_grad(both(SCANS[name])[0], (0, 1, 2))
+    both_ways = mgb.value_and_grad(both(SCANS[name], np)[0], (0, 1, 2))
     traced, (wanted, gradients) = trace(both_ways, **options), both_ways(*tensors())
     for _ in range(3):
         value, found = traced(*tensors())

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mgb
 import mgb.functional as F
 import mgb.jit as mjit
 import mgb.module as M
-import mgb.numpy as mnp
 import numpy as np
 import pytest
+from jax_loops import both, close, in_float64, jax, jnp, nested  # noqa: F401 - one is a fixture
 from mgb.autodiff import GradManager
 from mgb.jit import trace
-
-jax = pytest.importorskip("jax")
-import jax.numpy as jnp  # noqa: E402
 
 #: Numbers of steps, of rows and of columns; the last are large enough for native turns, blocks and threads.
 LENGTHS = [(6, 2, 3), (6, 2, 3), (70, 4, 3), (33, 2, 5)]
@@ -42,15 +38,6 @@ def lengths_in_the_body(m: Any, lax: Any, w: Any, h: Any, xs: Any) -> Any:
 
     (n, h), sums = lax.scan(step, (0.0, h), xs)
     return n + (h * w[0]).sum() + (sums * sums).mean() * 1e-2
-
-
-def nested(m: Any, lax: Any, w: Any, h: Any, xs: Any) -> Any:
-    def outer(h: Any, x: Any) -> Any:
-        inner = lax.fori_loop(0, 3, lambda i, v: m.sin(v @ w) + i * x, h)
-        return inner, lax.cond(x.sum() > 0, lambda v: v * v, lambda v: m.cos(v) * w[0], inner)
-
-    last, ys = lax.scan(outer, h, xs)
-    return last.sum() + ys.sum()
 
 
 def as_many_steps_as_rows(m: Any, lax: Any, w: Any, h: Any, xs: Any) -> Any:
@@ -84,22 +71,6 @@ def arrays(lengths: tuple[int, int, int]) -> list[Any]:
 
 def tensors(lengths: tuple[int, int, int]) -> list[Any]:
     return [mgb.tensor(a, dtype="float64") for a in arrays(lengths)]
-
-
-@pytest.fixture(autouse=True)
-def in_float64() -> Any:
-    with jax.enable_x64(True):
-        yield
-
-
-def both(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """A function for us and for JAX."""
-    return (lambda *a: function(mnp, mjit, *a)), (lambda *a: function(jnp, jax.lax, *a))
-
-
-def close(ours: Any, theirs: Any) -> None:
-    for a, b in zip(ours, jax.tree_util.tree_leaves(theirs), strict=True):
-        np.testing.assert_allclose(a.numpy(), b, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

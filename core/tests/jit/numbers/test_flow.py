@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import math
-import operator
-from collections.abc import Callable
+import functools  # noqa: F401 - in the table, as the next two
+import math  # noqa: F401
+import operator  # noqa: F401
 from typing import Any
 
 import mgb.functional as F
@@ -15,19 +14,9 @@ from mgb import Parameter, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
 from mgb.jit import partial_trace, trace
+from states import bodies
 
 X = np.array([[1.0, -2.0, 3.0], [0.5, 0.25, -4.0], [2.0, 1.0, 0.0]], np.float32)
-CASES: dict[str, tuple[Callable[..., Any], int]] = {}
-
-
-def case(records: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a function, with the most records that five numbers may cost."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[function.__name__] = function, records
-        return function
-
-    return add
 
 
 class Point:
@@ -44,146 +33,96 @@ class Point:
         return x * self.n + self.twice + self.list[0] + self.dict["n"]
 
 
-@case(5)
-def an_object_of_the_body(x, n):
-    return Point(n)(x)
+def recursive(x: Any, n: Any) -> Any:
+    return x if n <= 0 else recursive(x * 2, n - 1)
 
 
-@case(5)
-def slices_that_are_assigned(x, n):
-    y = x * 1.0
-    y[:n] = 0
-    y[n % 3, 1:] = n
-    y[0] += n
-    return y
+#: Each with the most records that five numbers may cost.
+CASES = bodies(
+    """
+### an_object_of_the_body 5
+return Point(n)(x)
+### slices_that_are_assigned 5
+y = x * 1.0
+y[:n] = 0
+y[n % 3, 1:] = n
+y[0] += n
+return y
+### a_generator 2
+def multiples():
+    for i in range(3):
+        yield n * i
 
+return sum((x * m for m in multiples()), x)
+### a_closure 2
+def inner(y):
+    return y * n
 
-@case(2)
-def a_generator(x, n):
-    def multiples():
-        for i in range(3):
-            yield n * i
+return inner(inner(x))
+### a_reduction 2
+return functools.reduce(lambda a, b: a + b * n, [x, x, x])
+### a_product 2
+return x * functools.reduce(operator.mul, [n, 2, n])
+### attributes_that_no_number_has 5
+return x + sum(hasattr(n, name) for name in ("value", "path", "follower"))
+### keywords 2
+def inner(y, *rest, **more):
+    return y * more["n"] + len(more) + sum(rest)
 
-    return sum((x * m for m in multiples()), x)
-
-
-@case(2)
-def a_closure(x, n):
-    def inner(y):
-        return y * n
-
-    return inner(inner(x))
-
-
-@case(2)
-def a_reduction(x, n):
-    return functools.reduce(lambda a, b: a + b * n, [x, x, x])
-
-
-@case(2)
-def a_product(x, n):
-    return x * functools.reduce(operator.mul, [n, 2, n])
-
-
-@case(5)
-def attributes_that_no_number_has(x, n):
-    return x + sum(hasattr(n, name) for name in ("value", "path", "follower"))
-
-
-@case(2)
-def keywords(x, n):
-    def inner(y, *rest, **more):
-        return y * more["n"] + len(more) + sum(rest)
-
-    return inner(x, n, 2, n=n)
-
-
-@case(2)
-def a_swap(x, n):
-    a, b = n, 2
-    a, b = b, a
-    return x * a + b
-
-
-@case(2)
-def a_walrus(x, n):
-    return x * (m := n * 2) + m
-
-
-@case(2)
-def functions_of_math(x, n):
-    return F.softmax(x * n / math.sqrt(n + 1) + math.hypot(n, 2), axis=1)
-
-
-@case(4)
-def an_error_that_is_caught(x, n):
-    try:
-        return x / (1 / (n - 3))
-    except ZeroDivisionError:
-        return x
-
-
-@case(5)
-def a_loop(x, n):
-    i = 0
-    while i < n:
-        x = x + 1
-        i += 1
+return inner(x, n, 2, n=n)
+### a_swap 2
+a, b = n, 2
+a, b = b, a
+return x * a + b
+### a_walrus 2
+return x * (m := n * 2) + m
+### functions_of_math 2
+return F.softmax(x * n / math.sqrt(n + 1) + math.hypot(n, 2), axis=1)
+### an_error_that_is_caught 4
+try:
+    return x / (1 / (n - 3))
+except ZeroDivisionError:
     return x
-
-
-@case(5)
-def recursion(x, n):
-    return x if n <= 0 else recursion(x * 2, n - 1)
-
-
-@case(5)
-def choices(x, n):
-    return x * (n if n % 2 else -n) * (n > 2) * (not n) + (n and 3) + (n or 2)
-
-
-@case(5)
-def extremes(x, n):
-    return x * min(n, 2) + max(n, 3) - abs(-n) + round(n / 3, 1) + divmod(n, 2)[0]
-
-
-@case(5)
-def questions(x, n):
-    x = x if n is None else (x * 2 if n is n else x)
-    return x * (n == 2) + (n != "a") + (n in (1, 2)) + (n in [3])
-
-
-@case(5)
-def a_dict_of_the_body(x, n):
-    table = {n: x}
-    table["k"] = n
-    return table[n] * table["k"]
-
-
-@case(5)
-def patterns(x, n):
-    match n:
-        case 1 | 2:
-            return x
-        case int(value) if value > 3:
-            return x * value
-    return -x
-
-
-@case(5)
-def integers(x, n):
-    return x * (n // 2) + n % 2 + (n << 1) + (n & 1) + int(n / 2) + float(n) + bool(n)
-
-
-@case(5)
-def a_text(x, n):
-    return x * float(f"{n:.1f}") + len("%d" % n)  # noqa: UP031
+### a_loop 5
+i = 0
+while i < n:
+    x = x + 1
+    i += 1
+return x
+### recursion 5
+return recursive(x, n)
+### choices 5
+return x * (n if n % 2 else -n) * (n > 2) * (not n) + (n and 3) + (n or 2)
+### extremes 5
+return x * min(n, 2) + max(n, 3) - abs(-n) + round(n / 3, 1) + divmod(n, 2)[0]
+### questions 5
+x = x if n is None else (x * 2 if n is n else x)
+return x * (n == 2) + (n != "a") + (n in (1, 2)) + (n in [3])
+### a_dict_of_the_body 5
+table = {n: x}
+table["k"] = n
+return table[n] * table["k"]
+### patterns 5
+match n:
+    case 1 | 2:
+        return x
+    case int(value) if value > 3:
+        return x * value
+return -x
+### integers 5
+return x * (n // 2) + n % 2 + (n << 1) + (n & 1) + int(n / 2) + float(n) + bool(n)
+### a_text 5
+return x * float(f"{n:.1f}") + len("%d" % n)
+""",
+    globals(),
+    "x, n",
+)
 
 
 @pytest.mark.parametrize("wrap", [trace, partial_trace], ids=["default", "partial"])
 @pytest.mark.parametrize("name", CASES)
 def test_python_code_using_a_changing_number_matches_eager(name: str, wrap: Any) -> None:
-    function, records = CASES[name]
+    function, records = CASES[name], int(name.split()[1])
     traced = wrap(function)
     for n in (1, 2, 3, 4, 5, 1, 2, 3, 0, 5):
         np.testing.assert_allclose(

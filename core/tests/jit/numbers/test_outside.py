@@ -12,16 +12,13 @@ from typing import Any, NamedTuple
 import mgb.functional as F
 import numpy as np
 import pytest
+from following import SKIPPING
 from mgb import Parameter, tensor
 from mgb.autodiff import GradManager
 from mgb.jit import trace
 from mgb.optimizer import SGD
 
-WRAPS: dict[str, Callable[[Any], Any]] = {
-    "default": trace,
-    "skips": lambda function: trace(function, run_body=False),
-    "symbolic": lambda function: trace(function, symbolic=True),
-}
+WRAPS = {name: SKIPPING[name] for name in ("default", "skips", "symbolic")}
 wraps = pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 
 state: Any = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,10 +33,34 @@ def check(traced: Any, *calls: tuple[Any, ...], records: int) -> None:
 # arguments
 
 
+def annealed(x, t):
+    return x * (0.5 * (1 + math.cos(math.pi * t / 12))), round(t * 0.37, 2), int(t / 3), float(t), abs(-t)
+
+
+#: Functions, the numbers that they are called with one after the other, and how many records these cost.
+CHANGING: dict[str, tuple[Callable[..., Any], Iterable[Any], int]] = {
+    "argument": (lambda x, rate: x - rate * F.tanh(x), WARM_UP, 2),
+    "step counter": (
+        lambda x, t: x / (1 - 0.9**t) + F.sqrt(F.abs(x)) / (1 - 0.999**t), range(1, 12), 2),
+    "temperature": (lambda x, t: F.softmax(x / t, axis=-1), [1 / n for n in range(1, 9)], 2),
+    "Python's functions": (annealed, range(12), 2),
+    "one after the other": (
+        lambda x, a, b: (x * a + b, a * b),
+        [(1.0, 2), (1.5, 2), (2.5, 2), (2.5, 3), (3.5, 4), (4.5, 5)], 3),
+    "zero, infinity and NaN": (
+        lambda x, n: (x * n, n * 0.5), [1.0, -0.0, 0.0, math.inf, -math.inf, math.nan, 1e300], 2),
+    "comparison": (
+        lambda x, t: x * t if t < 5 else (x - t if t != 8 else x), [1, 2, 3, 6, 7, 8, 9, 4, 10, 8, 2], 4),
+    "truth": (lambda x, n: x * n if n else x, [1, 2, 0, 3, 0, 4], 3),
+}  # fmt: skip
+
+
 @skipping
-def test_changing_number_argument_becomes_an_input(wrap: Any) -> None:
-    traced = wrap(lambda x, rate: x - rate * F.tanh(x))
-    check(traced, *((tensor(X), rate) for rate in WARM_UP), records=2)
+@pytest.mark.parametrize("name", CHANGING)
+def test_changing_number_becomes_an_input(name: str, wrap: Any) -> None:
+    function, numbers, records = CHANGING[name]
+    calls = [(tensor(X), *(n if isinstance(n, tuple) else (n,))) for n in numbers]
+    check(wrap(function), *calls, records=records)
 
 
 @skipping
@@ -51,34 +75,6 @@ def test_changing_keyword_number_becomes_an_input(wrap: Any) -> None:
 
 
 @skipping
-def test_step_counter_becomes_an_input(wrap: Any) -> None:
-    def corrected(x, t):
-        return x / (1 - 0.9**t) + F.sqrt(F.abs(x)) / (1 - 0.999**t)
-
-    check(wrap(corrected), *((tensor(X), t) for t in range(1, 12)), records=2)
-
-
-@skipping
-def test_softmax_temperature_becomes_an_input(wrap: Any) -> None:
-    check(wrap(lambda x, t: F.softmax(x / t, axis=-1)), *((tensor(X), 1 / n) for n in range(1, 9)), records=2)
-
-
-@skipping
-def test_python_functions_of_numbers_are_recomputed_at_each_call(wrap: Any) -> None:
-    def annealed(x, t):
-        return x * (0.5 * (1 + math.cos(math.pi * t / 12))), round(t * 0.37, 2), int(t / 3), float(t), abs(-t)
-
-    check(wrap(annealed), *((tensor(X), t) for t in range(12)), records=2)
-
-
-@skipping
-def test_numbers_become_inputs_one_after_another(wrap: Any) -> None:
-    traced = wrap(lambda x, a, b: (x * a + b, a * b))
-    calls = [(tensor(X), a, b) for a, b in ((1.0, 2), (1.5, 2), (2.5, 2), (2.5, 3), (3.5, 4), (4.5, 5))]
-    check(traced, *calls, records=3)
-
-
-@skipping
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", "bfloat16", "float64", "int32", "int8", "uint8", "bool"]
 )
@@ -86,14 +82,6 @@ def test_number_inputs_promote_as_in_eager_code(wrap: Any, dtype: str) -> None:
     x = tensor(np.array([1, 0, 1]), dtype=dtype)
     check(wrap(lambda x, n: (x + n, n - x, x * (n + 1))), *((x, n) for n in (2, 3, 5, 7)), records=2)
     check(wrap(lambda x, n: (x + n, n / 3 * x)), *((x, n) for n in (0.1, 0.2, -0.0, 0.7)), records=2)
-
-
-@skipping
-def test_zero_infinity_and_nan_as_number_inputs(wrap: Any) -> None:
-    traced = wrap(lambda x, n: (x * n, n * 0.5))
-    check(
-        traced, *((tensor(X), n) for n in (1.0, -0.0, 0.0, math.inf, -math.inf, math.nan, 1e300)), records=2
-    )
 
 
 @skipping
@@ -132,19 +120,6 @@ def test_numpy_scalars_become_inputs(name: str, kind: Any) -> None:
 
 
 # what Python decides by a number
-
-
-@skipping
-def test_comparison_of_a_number_guards_its_outcome(wrap: Any) -> None:
-    def ramp(x, t):
-        return x * t if t < 5 else (x - t if t != 8 else x)
-
-    check(wrap(ramp), *((tensor(X), t) for t in (1, 2, 3, 6, 7, 8, 9, 4, 10, 8, 2)), records=4)
-
-
-@skipping
-def test_truth_value_of_a_number_is_guarded(wrap: Any) -> None:
-    check(wrap(lambda x, n: x * n if n else x), *((tensor(X), n) for n in (1, 2, 0, 3, 0, 4)), records=3)
 
 
 FIXING: dict[str, Callable[[Any, Any], Any]] = {

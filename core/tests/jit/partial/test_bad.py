@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
-import threading
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 from mgb import Parameter, Tensor, errors, random, tensor
 from mgb.autodiff import GradManager
 from mgb.jit import exclude_from_trace, partial_trace
+from threads import together
 
 weight = Parameter([1.0, 2.0])
 
@@ -211,10 +212,6 @@ def test_threads_share_one_trace() -> None:
             manager.backward(square(x))
         results[number] = sorted(set(x.grad.tolist()))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([partial(work, n) for n in range(8)])
     assert results == {n: [2.0 * n] for n in range(8)}
     assert square.stats()["records"] == 1

@@ -10,14 +10,11 @@ import weakref
 import mgb.functional as F
 import mgb.module as M
 import numpy as np
+from arrays import floats
 from mgb import Parameter, Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.jit import partial_trace, trace
 from mgb.tensor import active_trace
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 class Block(M.Module):

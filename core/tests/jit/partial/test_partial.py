@@ -9,16 +9,13 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import floats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Parameter, Tensor, random, tensor
 from mgb.autodiff import Function, GradManager
 from mgb.jit import partial_trace
 from mgb.optimizer import SGD
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def gradients(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import math
+import math  # noqa: F401 - in the table of bodies
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,126 +12,83 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import floats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, optimizer
 from mgb.autodiff import GradManager
 from mgb.executor import kernels
 from mgb.jit import trace
+from states import bodies
 
 WAYS = [{}, {"without_host": True}, {"symbolic": True}, {"without_host": True, "opt_level": 1}]
-
-
-def array(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 # bodies that use lengths in every way there is
 
 
-def half(x: Tensor) -> Tensor:
-    return x[: x.shape[0] // 2] * 2.0
-
-
-def folded(x: Tensor) -> Tensor:
-    n, m = x.shape
-    return x.reshape(m, n).sum(axis=0) if n % 2 else x.reshape(-1) + 1.0
-
-
-def mean_by_hand(x: Tensor) -> Tensor:
-    return x.sum() / max(1, x.shape[0])
-
-
-def scaled(x: Tensor) -> Tensor:
-    return x * (1.0 / (1 + len(x))) + math.sqrt(x.shape[1])
-
-
-def branches(x: Tensor) -> Tensor:
-    return x + 1.0 if x.shape[0] > 3 else x * 2.0
-
-
-def looked_up(x: Tensor) -> Tensor:
-    return x * {2: 5.0, 3: 7.0}.get(x.shape[0], 1.0)
-
-
-def named(x: Tensor) -> Tensor:
-    return x * float(f"{x.shape[0]}") + int(str(x.shape[1]))
-
-
-def looped(x: Tensor) -> Tensor:
-    total = x * 0.0
-    for i in range(x.shape[0]):
-        total = total + float(i)
-    return total
-
-
-def rows(x: Tensor) -> Tensor:
-    total = F.zeros(x.shape[1:])
-    for row in x:
-        total = total + row
-    return total
-
-
-def places(x: Tensor) -> Tensor:
-    return x + F.arange(x.shape[0]).reshape(-1, 1) + F.arange(0, x.shape[1], 2).sum()
-
-
-def squares(x: Tensor) -> Tensor:
-    return x * x if x.shape[0] == x.shape[1] else x + x.size
-
-
-def with_array(x: Tensor) -> Tensor:
-    return x @ F.ones((x.shape[1], x.shape[0])) - F.full((x.shape[0], 1), 2.0)
-
-
-def last(x: Tensor) -> Tensor:
-    return x[-1] + x[x.shape[0] - 1, 0] if x.shape[0] and x.shape[1] else x.sum()
-
-
-def joined(x: Tensor) -> Tensor:
-    return F.concat([x, x[:1], x * 2.0], axis=0).transpose(1, 0)
-
-
-def parts(x: Tensor) -> Tensor:
-    return sum(F.split(x, min(2, x.shape[0]), axis=0)[0].sum() for _ in range(2)) if x.shape[0] else x.sum()
-
-
-def stretched(x: Tensor) -> Tensor:
-    y = F.broadcast_to(x.sum(axis=0, keepdims=True), x.shape)
-    return F.softmax(y + x, axis=1) if x.shape[1] else y
-
-
-def kept_length(x: Tensor) -> Tensor:
-    n = x.shape[0]
-    return F.concat([x, F.zeros((n, n))], axis=1).mean() if n else x.sum()
-
-
-def deviations(x: Tensor) -> Tensor:
-    return (x - x.mean(axis=0)) / (x.std(axis=0) + 1.0) if x.shape[0] else x
-
-
-def numbers(x: Tensor) -> Tensor:
-    n, m = x.shape
-    return (x * n + m) / (n + 1) - n**2 + (x > n) * m
-
-
-def small_integers(x: Tensor) -> Tensor:
-    return x.astype("int8") * x.shape[0] + x.astype("float64") / (x.shape[1] + 1)
-
-
-def derived(x: Tensor) -> Tensor:
-    manager = GradManager().attach(x)
-    with manager:
-        manager.backward((x * x * x.shape[0] / (x.shape[1] + 1)).sum())
-    gradient, x.grad = x.grad, None
-    return gradient
-
-
-BODIES: list[Callable[[Tensor], Any]] = [
-    half, folded, mean_by_hand, scaled, branches, looked_up, named, looped, rows, places, squares, with_array,
-    last, joined, parts, stretched, kept_length, deviations, numbers, small_integers,
-    derived,
-]  # fmt: skip
+BODIES = bodies(
+    """
+### half
+return x[: x.shape[0] // 2] * 2.0
+### folded
+n, m = x.shape
+return x.reshape(m, n).sum(axis=0) if n % 2 else x.reshape(-1) + 1.0
+### mean_by_hand
+return x.sum() / max(1, x.shape[0])
+### scaled
+return x * (1.0 / (1 + len(x))) + math.sqrt(x.shape[1])
+### branches
+return x + 1.0 if x.shape[0] > 3 else x * 2.0
+### looked_up
+return x * {2: 5.0, 3: 7.0}.get(x.shape[0], 1.0)
+### named
+return x * float(f"{x.shape[0]}") + int(str(x.shape[1]))
+### looped
+total = x * 0.0
+for i in range(x.shape[0]):
+    total = total + float(i)
+return total
+### rows
+total = F.zeros(x.shape[1:])
+for row in x:
+    total = total + row
+return total
+### places
+return x + F.arange(x.shape[0]).reshape(-1, 1) + F.arange(0, x.shape[1], 2).sum()
+### squares
+return x * x if x.shape[0] == x.shape[1] else x + x.size
+### with_array
+return x @ F.ones((x.shape[1], x.shape[0])) - F.full((x.shape[0], 1), 2.0)
+### last
+return x[-1] + x[x.shape[0] - 1, 0] if x.shape[0] and x.shape[1] else x.sum()
+### joined
+return F.concat([x, x[:1], x * 2.0], axis=0).transpose(1, 0)
+### parts
+return sum(F.split(x, min(2, x.shape[0]), axis=0)[0].sum() for _ in range(2)) if x.shape[0] else x.sum()
+### stretched
+y = F.broadcast_to(x.sum(axis=0, keepdims=True), x.shape)
+return F.softmax(y + x, axis=1) if x.shape[1] else y
+### kept_length
+n = x.shape[0]
+return F.concat([x, F.zeros((n, n))], axis=1).mean() if n else x.sum()
+### deviations
+return (x - x.mean(axis=0)) / (x.std(axis=0) + 1.0) if x.shape[0] else x
+### numbers
+n, m = x.shape
+return (x * n + m) / (n + 1) - n**2 + (x > n) * m
+### small_integers
+return x.astype("int8") * x.shape[0] + x.astype("float64") / (x.shape[1] + 1)
+### derived
+manager = GradManager().attach(x)
+with manager:
+    manager.backward((x * x * x.shape[0] / (x.shape[1] + 1)).sum())
+gradient, x.grad = x.grad, None
+return gradient
+""",
+    globals(),
+    "x",
+)
 
 LENGTHS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 16]), st.sampled_from([0, 1, 2, 3, 4, 16])
 SHAPES = st.lists(st.tuples(*LENGTHS), min_size=3, max_size=7)
@@ -148,26 +105,26 @@ def follows_eager(
 
 
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @settings(max_examples=2, deadline=None)
 @given(shapes=SHAPES)
 def test_bodies_using_lengths_are_never_stale(
     body: Callable[[Tensor], Any], options: dict[str, Any], shapes: list[tuple[int, int]]
 ) -> None:
     traced = trace(body, **options)
-    follows_eager(body, traced, [(array(*shape, seed=i),) for i, shape in enumerate(shapes)])
+    follows_eager(body, traced, [(floats(*shape, seed=i),) for i, shape in enumerate(shapes)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @settings(max_examples=20, deadline=None)
 @given(shapes=SHAPES)
 def test_bodies_using_lengths_are_never_stale_in_many_orders(
     body: Callable[[Tensor], Any], options: dict[str, Any], shapes: list[tuple[int, int]]
 ) -> None:
     traced = trace(body, **options)
-    follows_eager(body, traced, [(array(*shape, seed=i),) for i, shape in enumerate(shapes * 2)])
+    follows_eager(body, traced, [(floats(*shape, seed=i),) for i, shape in enumerate(shapes * 2)])
 
 
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
@@ -181,7 +138,7 @@ def test_broadcast_lengths_may_become_equal_or_differ(
 
     traced = trace(body, **options)
     calls = [
-        (array(n, m, seed=i), array(1 if k == 4 else n, m, seed=k)) for i, (n, m, k) in enumerate(lengths)
+        (floats(n, m, seed=i), floats(1 if k == 4 else n, m, seed=k)) for i, (n, m, k) in enumerate(lengths)
     ]
     follows_eager(body, traced, calls)
 
@@ -207,7 +164,7 @@ def network() -> tuple[M.Module, Callable[[Tensor, Tensor], Tensor]]:
 def batches(sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
     for seed, size in enumerate(sizes):
         labels = np.random.default_rng(seed).integers(0, 4, size).astype(np.int32)
-        yield mgb.tensor(array(size, 6, seed=seed)), mgb.tensor(labels)
+        yield mgb.tensor(floats(size, 6, seed=seed)), mgb.tensor(labels)
 
 
 @pytest.mark.parametrize("options", WAYS[:2], ids=str)
@@ -301,7 +258,7 @@ def test_body_is_skipped_for_new_lengths() -> None:
         return x[: x.shape[0] // 2] * 2.0
 
     for n in (8, 10, 13, 64):
-        np.testing.assert_array_equal(double(mgb.tensor(array(n, 3))).numpy(), array(n, 3)[: n // 2] * 2)
+        np.testing.assert_array_equal(double(mgb.tensor(floats(n, 3))).numpy(), floats(n, 3)[: n // 2] * 2)
     assert double.stats()["body_runs"] == 2
 
 
@@ -311,8 +268,8 @@ def test_length_used_as_an_operand_is_symbolic() -> None:
         return x.sum() / x.shape[0] * (x.size - x.shape[1])
 
     for n in (8, 10, 13, 64):
-        wanted = array(n, 3).sum(dtype=np.float64) / n * (3 * n - 3)
-        np.testing.assert_allclose(mean(mgb.tensor(array(n, 3))).numpy(), wanted, rtol=1e-5)
+        wanted = floats(n, 3).sum(dtype=np.float64) / n * (3 * n - 3)
+        np.testing.assert_allclose(mean(mgb.tensor(floats(n, 3))).numpy(), wanted, rtol=1e-5)
     assert mean.stats()["records"] == 2
 
 
@@ -324,7 +281,7 @@ def test_body_reading_values_does_not_retrace_at_new_lengths() -> None:
 
     for n in (8, 10, 13, 64, 10):
         for sign in (1, -1):
-            value = np.abs(array(n, 3)) * np.float32(sign)
+            value = np.abs(floats(n, 3)) * np.float32(sign)
             wanted = value[: n // (2 if sign > 0 else 4)] * 2
             np.testing.assert_allclose(positive(mgb.tensor(value)).numpy(), wanted, rtol=1e-6)
     stats = positive.stats()
@@ -337,13 +294,13 @@ def test_programs_show_their_own_lengths() -> None:
         return F.softmax(x + F.arange(x.shape[1]), axis=1)
 
     for n in (8, 10, 8, 10):  # calls that are recorded run op by op
-        shifted(mgb.tensor(array(n, n + 1)))
+        shifted(mgb.tensor(floats(n, n + 1)))
     small, large = shifted.programs()
     assert [s.shape for s in small.inputs + small.outputs] == [(8, 9)] * 2
     assert [s.shape for s in large.inputs + large.outputs] == [(10, 11)] * 2
     for program, shape in ((small, "8,9"), (large, "10,11")):
         assert f"float32[{shape}]" in str(program.recorded) and f"float32[{shape}]" in str(program.simplified)
-        x = array(*map(int, shape.split(",")))
+        x = floats(*map(int, shape.split(",")))
         shifted_x = x + np.arange(x.shape[1], dtype=np.float32)
         wanted = np.exp(shifted_x) / np.exp(shifted_x).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(program.run(x)[0], wanted, rtol=1e-5)
@@ -354,7 +311,7 @@ def test_new_rank_or_dtype_retraces() -> None:
     def summed(x: Tensor) -> Tensor:
         return x.sum(axis=0)
 
-    for value in (array(4, 3), array(5, 3), array(5), array(5, 3).astype(np.float64), array(2, 2, 2)):
+    for value in (floats(4, 3), floats(5, 3), floats(5), floats(5, 3).astype(np.float64), floats(2, 2, 2)):
         np.testing.assert_allclose(
             summed(mgb.tensor(value, dtype=value.dtype)).numpy(), value.sum(axis=0), 1e-5
         )
@@ -367,9 +324,9 @@ def test_argument_passed_twice_has_one_shape() -> None:
         return (x * y).sum() + x.shape[0] - y.shape[0]
 
     for n in (3, 5, 4):
-        x, y = mgb.tensor(array(n, seed=1)), mgb.tensor(array(n, seed=2))
-        np.testing.assert_allclose(product(x, x).numpy(), (array(n, seed=1) ** 2).sum(), rtol=1e-5)
-        np.testing.assert_allclose(product(x, y).numpy(), array(n, seed=1) @ array(n, seed=2), rtol=1e-5)
+        x, y = mgb.tensor(floats(n, seed=1)), mgb.tensor(floats(n, seed=2))
+        np.testing.assert_allclose(product(x, x).numpy(), (floats(n, seed=1) ** 2).sum(), rtol=1e-5)
+        np.testing.assert_allclose(product(x, y).numpy(), floats(n, seed=1) @ floats(n, seed=2), rtol=1e-5)
 
 
 def test_stored_length_is_a_plain_integer_elsewhere() -> None:
@@ -380,11 +337,11 @@ def test_stored_length_is_a_plain_integer_elsewhere() -> None:
         kept.append(x.shape[0])
         return x * 2.0
 
-    first(mgb.tensor(array(3, 2)))
+    first(mgb.tensor(floats(3, 2)))
     (n,) = kept
     assert n == 3 and n + 1 == 4 and list(range(n)) == [0, 1, 2] and np.zeros(n).shape == (3,)
     assert F.ones((n, 2)).numpy().shape == (3, 2)
-    follows_eager(lambda x: x.reshape(-1, n), trace(lambda x: x.reshape(-1, n)), [(array(6),), (array(9),)])
+    follows_eager(lambda x: x.reshape(-1, n), trace(lambda x: x.reshape(-1, n)), [(floats(6),), (floats(9),)])
 
 
 def test_shape_of_the_grad_of_an_argument_is_not_frozen() -> None:
@@ -393,9 +350,9 @@ def test_shape_of_the_grad_of_an_argument_is_not_frozen() -> None:
         return x * 2.0 if x.grad is None else x * float(len(x.grad))
 
     for n in (3, 4, 5):
-        x = mgb.tensor(array(n, 2))
-        x.grad = mgb.tensor(array(n, 2))
-        np.testing.assert_allclose(scaled_by_rows(x).numpy(), array(n, 2) * n, rtol=1e-6)
+        x = mgb.tensor(floats(n, 2))
+        x.grad = mgb.tensor(floats(n, 2))
+        np.testing.assert_allclose(scaled_by_rows(x).numpy(), floats(n, 2) * n, rtol=1e-6)
 
 
 def test_result_shape_has_plain_integers() -> None:
@@ -404,5 +361,5 @@ def test_result_shape_has_plain_integers() -> None:
         return x * 2.0
 
     for n in (3, 4):
-        out = doubled(mgb.tensor(array(n, 2)))
+        out = doubled(mgb.tensor(floats(n, 2)))
         assert [type(d) for d in out.shape] == [int, int] and out.shape == (n, 2)

@@ -16,6 +16,8 @@ from mgb.jit import partial_trace, trace, xla_trace
 from mgb.ops import declare
 from mgb.optimizer import SGD
 
+pytestmark = pytest.mark.usefixtures("eager_backend")
+
 HERE = "test_bad_trace.py:"
 MODES = [
     {},
@@ -34,19 +36,30 @@ CONSTANT = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def eager(monkeypatch):
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
-
-
 # a later call that differs from the recorded one
 
 DIFFERENT = {
-    "op": (lambda x: x - 1.0, "operator mismatch"),
-    "constant": (lambda x: x + 2.0, "tensors not equals"),
-    "more": (lambda x: (x + 1.0) * 2.0, "too many instructions"),
-    "less": (lambda x: x, "mismature end"),
-    "dtype": (lambda x: x.astype("int32") + 1, "operator mismatch"),
+    "op": (lambda a, b, c: a + b + c, lambda a, b, c: a + b - c, "operator mismatch"),
+    "constant": (lambda a, b, c: a + 1, lambda a, b, c: a + 2, "tensors not equals"),
+    "less": (lambda a, b, c: a + b + c, lambda a, b, c: a + b, "mismature end"),
+    "more": (lambda a, b, c: a + b, lambda a, b, c: a + b + c, "too many instructions"),
+    "cast": (lambda a, b, c: a + 1, lambda a, b, c: a.astype("int32") + 1, "operator mismatch"),
+    "number": (lambda a, b, c: (a + b) * c, lambda a, b, c: a + b + 0 * c, "operator mismatch"),
+    "outside": (
+        lambda a, b, c: (a + b) * c,
+        lambda a, b, c: ((a + b), c * c)[1],
+        "expect internal node, got external",
+    ),
+    "inside": (
+        lambda a, b, c: ((a + b), c * c)[1],
+        lambda a, b, c: (a + b) * c,
+        "expect external node, got internal",
+    ),
+    "order": (
+        lambda a, b, c: ((a + b), (a - b))[0] * c,
+        lambda a, b, c: ((a + b), (a - b))[1] * c,
+        "input id mismatch",
+    ),
 }
 
 
@@ -70,25 +83,28 @@ def test_array_filled_in_the_body_is_reported_with_a_remedy(mode):
 
 
 @pytest.mark.parametrize("mode", MATCHED, ids=str)
-@pytest.mark.parametrize(("other", "reason"), DIFFERENT.values(), ids=DIFFERENT)
-def test_different_computation_raises_a_mismatch(mode, other, reason):
-    weight = Parameter([10.0])
-    changed = False
+@pytest.mark.parametrize(("recorded", "other", "reason"), DIFFERENT.values(), ids=DIFFERENT)
+def test_different_computation_raises_a_mismatch(mode, recorded, other, reason):
+    weight, body = Parameter([30.0]), recorded
 
     @trace(**mode)
-    def step(x):
+    def step(a, b, c):
         nonlocal weight
-        weight -= x
-        return other(x) if changed else x + 1.0
+        weight -= a
+        return body(a, b, c)
 
-    assert step(tensor([1.0])).item() == 2
-    changed = True
-    with pytest.raises(errors.TraceMismatchError, match=f"^trace error because {reason}") as caught:
-        step(tensor([1.0]))
-    assert str(caught.value).count(HERE) == 2 and "remedy: " in str(caught.value)
-    assert weight.item() == 8
-    changed = False
-    assert step(tensor([3.0])).item() == 4 and weight.item() == 5
+    given = [tensor([value]) for value in (2.0, 3.0, 4.0)]
+    expected = recorded(*given).item()
+    assert step(*given).item() == expected
+    for call in range(2):
+        body = other
+        with pytest.raises(errors.TraceMismatchError, match=f"^trace error because {reason}") as caught:
+            step(*given)
+        assert caught.value.reason == reason
+        assert str(caught.value).count(HERE) == 2 and "remedy: " in str(caught.value)
+        assert weight.item() == 26 - 4 * call
+        body = recorded
+        assert step(*given).item() == expected and weight.item() == 24 - 4 * call
 
 
 @pytest.mark.parametrize("mode", MATCHED, ids=str)
@@ -322,9 +338,9 @@ def test_trace_rejects_unknown_options_and_bad_arguments():
 # exceptions
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
-def test_exception_in_the_first_call_leaves_no_partial_record(mode):
-    weight = Parameter([10.0])
+@pytest.mark.parametrize(("mode", "error"), [*((m, KeyError) for m in MODES), ({}, KeyboardInterrupt)])
+def test_exception_leaves_the_updates_before_it_and_no_partial_record(mode, error):
+    weight = Parameter([20.0])
     fail = True
 
     @trace(**mode)
@@ -332,16 +348,25 @@ def test_exception_in_the_first_call_leaves_no_partial_record(mode):
         weight[...] = weight - x
         y = x * 2.0
         if fail:
-            raise KeyError("mine")
+            raise error("mine")
         return y + weight
 
     for call in range(2):
-        with pytest.raises(KeyError, match="mine"):
+        with pytest.raises(error, match="mine"):
             step(tensor([1.0]))
-        assert weight.item() == 9 - call and step.stats()["records"] == 0
+        assert weight.item() == 19 - call and step.stats()["records"] == 0
     fail = False
     for call in range(3):
-        assert step(tensor([1.0])).item() == 2 + 7 - call == 2 + weight.item()
+        assert step(tensor([1.0])).item() == 2 + 17 - call == 2 + weight.item()
+    error = KeyError
+    for call in range(0 if "without_host" in mode else 6):
+        fail = call % 2 == 0
+        if fail:
+            with pytest.raises(KeyError, match="mine"):
+                step(tensor([float(call)]))
+        else:
+            assert step(tensor([float(call)])).item() == 2 * call + weight.item()
+        assert weight.item() == 15 - sum(range(call + 1))
 
 
 class Failing(Backend):

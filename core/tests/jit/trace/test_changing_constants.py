@@ -35,9 +35,10 @@ def kept_by_the_caller(x: Tensor) -> Tensor:
     return y
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("body", [noise, dropout_and_bias, shuffled, kept_by_the_caller])
-def test_new_arrays_at_each_call_need_one_variant(body: Callable[[Tensor], Tensor]) -> None:
-    traced, x = trace(body), tensor(np.arange(32, dtype="float32").reshape(4, 8))
+def test_new_arrays_at_each_call_need_one_variant(body: Callable[[Tensor], Tensor], symbolic: bool) -> None:
+    traced, x = trace(body, symbolic=symbolic), tensor(np.arange(32, dtype="float32").reshape(4, 8))
     for _ in range(40):
         state = RNG.bit_generator.state
         got = traced(x).numpy()
@@ -59,15 +60,6 @@ def test_new_arrays_of_new_shapes_match_eager() -> None:
         got = traced(x)
         RNG.bit_generator.state = state
         np.testing.assert_allclose(got.numpy(), x.numpy() * RNG.normal(size=(size, 1)), rtol=1e-6)
-
-
-def test_strict_replay_reports_a_changed_array() -> None:
-    from mgb.errors import TraceMismatchError
-
-    traced, x = trace(noise, run_body=True), tensor(np.ones((4, 8), "float32"))
-    traced(x)
-    with pytest.raises(TraceMismatchError, match="not equals"):
-        traced(x)
 
 
 def test_body_that_does_something_new_at_each_call_is_not_matched_for_ever() -> None:

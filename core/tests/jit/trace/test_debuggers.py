@@ -12,18 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
-from mgb import Parameter, Tensor, tensor
+from mgb import tensor
 from mgb.jit import trace
 from outside import reasons, runs
 
+pytestmark = pytest.mark.usefixtures("eager_backend")
+
 HERE = str(Path(__file__))
-
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
 
 
 def watched(x: Any) -> Any:
@@ -111,20 +107,6 @@ def test_breakpoint_stops_at_the_next_line_of_the_body(monkeypatch: pytest.Monke
     else:  # where it stops at its own line, or the next one while mgb is told of calls
         assert stops[:2] in (["-> breakpoint()", "-> z = y + 1.0"], ["-> z = y + 1.0", "-> return z"])
         assert stops[2:] == ["-> breakpoint()", "-> z = y + 1.0"] * 2 and values.count("2.0") == 3
-
-
-def test_breakpoint_makes_the_body_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    hits: list[int] = []
-    monkeypatch.setattr(sys, "breakpointhook", lambda: hits.append(1))
-
-    @trace
-    def f(x: Any) -> Any:
-        breakpoint()
-        return x * 2.0
-
-    for _ in range(3):
-        f(tensor(1.0))
-    assert len(hits) == 3
 
 
 class Setting:
@@ -246,18 +228,3 @@ def test_gc_callbacks_are_not_part_of_the_body() -> None:
     finally:
         gc.callbacks.remove(callback)
     assert told and runs(f) == 1
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_updates_before_an_exception_persist(error: type[BaseException]) -> None:
-    total = Parameter(np.zeros(2, np.float32))
-
-    @trace
-    def add(x: Tensor) -> Tensor:
-        total[...] = total + x
-        raise error
-
-    for n in (1, 2):
-        with pytest.raises(error):
-            add(tensor([1.0, 2.0]))
-        assert total.tolist() == [n, 2.0 * n]

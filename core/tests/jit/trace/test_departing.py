@@ -14,10 +14,7 @@ from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
 from mgb.jit import auto, body_calls, exclude_from_trace, trace
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 class State:
@@ -155,16 +152,6 @@ def test_returned_value_can_be_read_repeatedly_in_the_body() -> None:
 
     for number in range(4):
         np.testing.assert_array_equal(doubled(tensor([1.0, number])).numpy(), [2.0, 2.0 * number])
-
-
-@pytest.mark.parametrize("options", [{}, {"symbolic": True}])
-def test_arrays_that_a_body_makes_are_inputs_of_its_programs(options: dict[str, Any]) -> None:
-    mine, other = np.random.default_rng(5), np.random.default_rng(5)
-    traced = trace(lambda x: F.exp(x) + mine.standard_normal(3).astype(np.float32), **options)
-    for number in range(10):
-        x = tensor(np.arange(3, dtype=np.float32) + number / 8)
-        noise = other.standard_normal(3).astype(np.float32)
-        np.testing.assert_allclose(traced(x).numpy(), np.exp(x.numpy()) + noise, rtol=1e-6)
 
 
 #: What a body may do next.

@@ -85,15 +85,6 @@ def test_parameter_and_tensor_arguments_are_distinguished(wrap: Any) -> None:
     assert traced(plain).item() == 3.0
 
 
-@compiled
-def test_negative_zero_is_distinguished_from_zero(wrap: Any) -> None:
-    traced = wrap(lambda x, k: 1.0 / (x * k))
-    x = tensor([1.0])
-    assert [traced(x, k=0.0).item() for _ in range(3)] == [np.inf] * 3
-    assert traced(x, k=-0.0).item() == -np.inf
-    assert traced(x, k=0.0).item() == np.inf
-
-
 def test_run_body_distinguishes_negative_zero() -> None:
     traced = trace(lambda x, k: F.sum(1.0 / (x * k)), run_body=True)
     x, zeros = tensor([1.0, 1.0]), np.zeros(2, np.float32)

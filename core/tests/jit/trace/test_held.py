@@ -16,7 +16,12 @@ from mgb.jit import partial_trace, trace, xla_trace
 #: h -> h / 2 + 1, from 0.
 STATES = [1.0, 1.5, 1.75, 1.875, 1.9375]
 
-BODY = {"skipped": trace, "run": lambda f: trace(f, run_body=True)}
+BODY = {
+    "skipped": trace,
+    "run": lambda f: trace(f, run_body=True),
+    "symbolic": lambda f: trace(f, symbolic=True),
+    "imperative": lambda f: trace(f, imperative=True),
+}
 REFUSING = {
     "run_body=False": lambda f: trace(f, run_body=False),
     "partial_trace": partial_trace,
@@ -204,18 +209,6 @@ def test_stored_gradient_is_new_at_every_call() -> None:
     assert [number(g) for g in log] == [1.0, 2.0, 3.0]
 
 
-def test_stored_argument_is_that_of_each_call() -> None:
-    state = {"last": filled(0.0)}
-
-    @trace
-    def difference(x: Tensor) -> Tensor:
-        result = x - state["last"]
-        state["last"] = x
-        return result
-
-    assert [number(difference(filled(v))) for v in (1.0, 3.0, 6.0, 10.0)] == [1.0, 2.0, 3.0, 4.0]
-
-
 @pytest.mark.parametrize("traced", REFUSING.values(), ids=REFUSING)
 def test_tensor_stored_by_a_rejected_call_has_its_value(traced: Any) -> None:
     state: Any = deque()
@@ -241,29 +234,6 @@ def test_compiling_a_body_that_stores_state_leaves_valid_values() -> None:
     step.compile("f32[3]")
     state["h"] = filled(0.0)
     assert [number(step(filled(1.0))) for _ in STATES] == STATES
-
-
-def test_sliding_window_and_moving_average_follow_their_state() -> None:
-    window: list[Tensor] = []
-    average: list[Any] = [None]
-
-    @trace
-    def last_two(x: Tensor) -> Tensor:
-        window.append(x * 2.0)
-        if len(window) > 2:
-            window.pop(0)
-        return sum(window)  # type: ignore[return-value]
-
-    @trace
-    def moving(x: Tensor) -> Tensor:
-        if average[0] is None:
-            average[0] = filled(0.0)
-        average[0] = average[0] * 0.5 + x
-        kept: Tensor = average[0]
-        return kept
-
-    assert [number(last_two(filled(float(n)))) for n in range(1, 8)] == [2, 6, 10, 14, 18, 22, 26]
-    assert [number(moving(filled(1.0))) for _ in STATES] == STATES
 
 
 def test_stored_aliases_and_new_tensors_are_those_of_each_call() -> None:

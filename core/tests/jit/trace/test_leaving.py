@@ -15,13 +15,10 @@ from mgb.errors import TraceMismatchError
 from mgb.jit import exclude_from_trace, trace
 from mgb.plugins import installed
 
+pytestmark = pytest.mark.usefixtures("eager_backend")
+
 #: Large enough that a kernel overwrites a parameter in place.
 WIDTH = 20_000
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
 
 
 def counting(*shape: int, dtype: Any = np.float32) -> Tensor:

@@ -12,29 +12,21 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import floats, ones
 from mgb import Tensor, plugins, tensor
-from mgb.errors import TraceInputError, TracePicklingError
-from mgb.jit import trace
+from mgb.errors import TracePicklingError
+from mgb.jit import DTRConfig, trace
 from mgb.jit.variant import Variant
+from threads import together
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def ones(*shape: int) -> Tensor:
-    return tensor(np.ones(shape, np.float32))
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 class Scale:
@@ -106,13 +98,15 @@ def test_traced_forward_of_a_module(options) -> None:
 
 def test_bound_method_inherits_the_options_of_its_trace() -> None:
     class Model:
-        @trace(symbolic_shape=True, opt_level=1, run_body=False)
+        @trace(symbolic_shape=True, opt_level=1, run_body=False, profiling=True,
+               dtr_config=DTRConfig(eviction_threshold=1 << 30))  # fmt: skip
         def run(self, x):
             return x.reshape(x.shape[0], -1)
 
     model = Model()
     assert model.run(ones(2, 3, 4)).shape == (2, 12)
     assert (model.run.symbolic_shape, model.run.options.opt_level, model.run.run_body) == (True, 1, False)
+    assert model.run.options.memory == DTRConfig(eviction_threshold=1 << 30) and model.run.options.profiling
 
 
 def test_signature_name_and_docstring_are_preserved() -> None:
@@ -121,6 +115,7 @@ def test_signature_name_and_docstring_are_preserved() -> None:
     assert list(inspect.signature(Scale.apply).parameters) == ["self", "x", "power"]
     assert (halved.__name__, halved.__qualname__, halved.__module__) == ("halved", "halved", __name__)
     assert halved.__doc__ == "Divide by two." and inspect.getdoc(Scale(1.0).apply) == "Multiply."
+    assert Scale.apply.__doc__ == "Multiply."
     assert inspect.unwrap(halved).__name__ == "halved"
 
 
@@ -213,19 +208,19 @@ def test_pickling_a_function_not_found_by_its_name_raises() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"run_body": True}, {"symbolic": True}], ids=str)
 def test_first_calls_from_many_threads_record_once(options) -> None:
-    traced = trace(lambda x, n: (x * n).sum() + 1.0, **options)
-    together, wrong = threading.Barrier(8), []
+    traced = trace(lambda x, y, n: ((x * y + x) * n).sum(axis=1) + 1.0, **options)
+    ready, wrong = threading.Barrier(8), []
 
     def work(number: int) -> None:
-        together.wait(60)
+        ready.wait(60)
         for call in range(10):
             rows = 1 + (number + call) % 3
-            if traced(ones(rows, 2), 2.0).item() != 4 * rows + 1:
+            x, y = floats(rows, 8, seed=number), floats(rows, 8, seed=call)
+            expected = ((x * y + x) * 2).sum(axis=1) + 1
+            if not np.allclose(traced(tensor(x), tensor(y), 2.0).numpy(), expected, rtol=1e-4, atol=1e-5):
                 wrong.append((number, call))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    together([partial(work, n) for n in range(8)])
     stats = traced.stats()
     assert not wrong and stats["calls"] == 80 and stats["variants"] == 3
     assert stats["records"] == (3 if options.get("run_body") else 2)
@@ -233,16 +228,14 @@ def test_first_calls_from_many_threads_record_once(options) -> None:
 
 def test_instances_bound_by_many_threads_have_one_trace_each() -> None:
     scales = [Scale(float(n)) for n in range(4)]
-    together = threading.Barrier(8)
+    ready = threading.Barrier(8)
     found: list[object] = []
 
     def work() -> None:
-        together.wait(60)
+        ready.wait(60)
         found.append([scale.apply._traced for scale in scales])
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
+    together([work] * 8)
     assert all(f == found[0] for f in found)
     reference = weakref.ref(scales[0])
     scales.clear()
@@ -263,65 +256,6 @@ def test_graph_backend_and_explain_can_be_inspected() -> None:
     assert "recorded" in function.explain(ones(3))
 
 
-def test_method_is_traced_per_instance() -> None:
-    class Scale:
-        def __init__(self, factor: float) -> None:
-            self.factor = factor
-
-        @trace
-        def apply(self, x):
-            """Multiply."""
-            return x * self.factor
-
-    two, three = Scale(2.0), Scale(3.0)
-    for _ in range(3):
-        assert two.apply(tensor(5.0)).item() == 10
-        assert three.apply(tensor(5.0)).item() == 15
-    assert Scale(4.0).apply(tensor(5.0)).item() == 20
-    assert Scale.apply.__doc__ == "Multiply."
-    assert two.apply.stats()["records"] == two.apply.stats()["body_runs"] == 1
-    gone = weakref.ref(two)
-    del two
-    gc.collect()
-    assert gone() is None
-
-
-def test_method_of_class_without_weakref_slot_raises() -> None:
-    class Bare:
-        __slots__ = ()
-
-        @trace
-        def apply(self, x):
-            return x
-
-    with pytest.raises(TraceInputError, match="'__weakref__': add it"):
-        Bare().apply(tensor(1.0))
-
-
-def test_concurrent_calls_from_threads_are_independent() -> None:
-    @trace
-    def function(x, y):
-        z = x * y
-        for _ in range(10):
-            z = z + x
-        return z
-
-    wrong = []
-
-    def work(seed: int) -> None:
-        for call in range(20):
-            rows = 1 + (seed + call) % 3
-            x, y = floats(rows, 8, seed=seed), floats(rows, 8, seed=call)
-            if not np.allclose(function(tensor(x), tensor(y)).numpy(), x * y + 10 * x, rtol=1e-4, atol=1e-5):
-                wrong.append((seed, call))
-
-    threads = [threading.Thread(target=work, args=(s,)) for s in range(6)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    assert not wrong
-    assert function.stats()["records"] == 2
-
-
 def test_decorator_works_with_and_without_options() -> None:
     def function(x):
         return x + 1
@@ -332,8 +266,9 @@ def test_decorator_works_with_and_without_options() -> None:
         assert spelled.__name__ == "function"
 
 
-def test_method_of_an_unhashable_instance_can_be_traced() -> None:
-    @dataclass
+@pytest.mark.parametrize("hashable", [True, False])
+def test_method_is_traced_per_instance(hashable) -> None:
+    @dataclass(eq=not hashable)
     class Scale:
         factor: float
 
@@ -345,6 +280,9 @@ def test_method_of_an_unhashable_instance_can_be_traced() -> None:
     for call in range(3):
         assert double.apply(tensor(float(call))).item() == 2 * call
         assert triple.apply(tensor(float(call))).item() == 3 * call
+    assert double.apply.stats()["records"] == double.apply.stats()["body_runs"] == 1
+    double.factor = 4.0
+    assert double.apply(tensor(5.0)).item() == 20
     reference = weakref.ref(double)
     del double
     assert reference() is None

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import gc
 import json
 import operator
 import pickle
@@ -354,14 +353,3 @@ def test_one_object_that_changes() -> None:
         b.x, b.y = three(n), float(n // 2)
         np.testing.assert_allclose(traced(b).numpy(), (b.x * b.y + F.exp(b.x)).numpy(), rtol=1e-6)
     assert traced.stats()["body_runs"] <= 3
-
-
-def test_no_object_is_kept_alive() -> None:
-    traced = jit.trace(lambda b: b.x * b.y)
-    made = [Batch(three(n), float(n)) for n in range(5)]
-    for b in made:
-        traced(b)
-    references = [weakref.ref(b) for b in made] + [weakref.ref(b.x) for b in made]
-    del made, b
-    gc.collect()
-    assert not any(reference() is not None for reference in references)

@@ -7,6 +7,7 @@ from typing import Any
 import mgb.module as M
 import numpy as np
 import pytest
+from arrays import ones
 from mgb import Parameter, Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import (
@@ -21,14 +22,7 @@ from mgb.errors import (
 from mgb.jit import DTRConfig, SublinearMemoryConfig, auto, partial_trace, trace, xla_trace
 from mgb.optimizer import SGD
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
-
-
-def ones(*shape: int) -> Tensor:
-    return tensor(np.ones(shape, np.float32))
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 # record_only
@@ -187,16 +181,6 @@ def test_environment_overrides_sublinear_memory_config(monkeypatch: pytest.Monke
             MemoryConfigError, match=f"MGB_SUBLINEAR_MEMORY_WORKERS='{bad}'.*correct or unset it"
         ):
             config()
-
-
-def test_method_passes_on_its_memory_config() -> None:
-    class Model:
-        @trace(dtr_config=DTRConfig(eviction_threshold=1 << 30), profiling=True)
-        def run(self, x):
-            return x * 2.0
-
-    options = Model().run.options
-    assert options.memory == DTRConfig(eviction_threshold=1 << 30) and options.profiling
 
 
 def test_profiling_option_is_passed_on() -> None:

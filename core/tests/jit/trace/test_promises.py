@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import gc
 import weakref
@@ -20,10 +19,7 @@ from mgb.jit import partial_trace, trace, xla_trace
 from mgb.optimizer import SGD
 from outside import runs, thing
 
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "EAGER")
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 # run_body
@@ -79,22 +75,6 @@ def test_returned_external_object_keeps_its_identity() -> None:
     assert all(traced(tensor(1.0))[1] is thing for _ in range(3)) and runs(traced) == 1
 
 
-@dataclasses.dataclass
-class Scaled:
-    factor: float = 1.0
-
-    @trace
-    def run(self, x: Any) -> Any:
-        return x * self.factor
-
-
-def test_changed_attribute_of_a_method_instance_is_detected() -> None:
-    scaled = Scaled()
-    for factor in (1.0, 1.0, 5.0):
-        scaled.factor = factor
-        assert scaled.run(tensor(2.0)).item() == 2.0 * factor
-
-
 class Batch(dict[str, Any]):
     factor = 1.0
 
@@ -141,24 +121,7 @@ def test_attributes_set_on_a_result_are_present_at_every_call() -> None:
         trace(named, run_body=False)(tensor(1.0))
 
 
-def test_returned_external_container_keeps_its_identity() -> None:
-    outside = [1]
-    traced = trace(lambda x: (outside, x * len(outside)))
-    for _ in range(3):
-        assert traced(tensor(1.0))[0] is outside
-    outside.append(9)
-    assert traced(tensor(1.0))[1].item() == 2.0
-
-
 # lengths
-
-
-def test_lengths_stay_symbolic_in_python_code() -> None:
-    traced = trace(lambda x: x[: x.shape[0] // 2] * 2.0 / x.shape[1])
-    for rows in (8, 10, 13, 64):
-        x = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
-        np.testing.assert_allclose(traced(tensor(x)).numpy(), x[: rows // 2] * 2 / 3, rtol=1e-6)
-    assert runs(traced) == 2
 
 
 # what is one object stays one
@@ -275,7 +238,9 @@ def test_method_of_class_without_weakref_slot_raises() -> None:
         def apply(self, x: Any) -> Any:
             return x * self.factor
 
-    with pytest.raises(errors.TraceInputError, match="a function that takes the instance"):
+    with pytest.raises(
+        errors.TraceInputError, match=r"'__weakref__': add it.*a function that takes the instance"
+    ):
         _ = Slotted().apply
     one = Slotted()
     one.factor = 2.0

@@ -6,26 +6,15 @@ import logging
 
 import mgb.functional as F
 import mgb.module as M
-import numpy as np
 import pytest
+from arrays import ones
 from folding import Fold, use
 from mgb import Tensor, tensor
 from mgb.backend import Specialize
 from mgb.errors import TraceMismatchError
 from mgb.jit import trace
 
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MGB_JIT_BACKEND", "eager")
-
-
-def floats(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def ones(*shape: int) -> Tensor:
-    return tensor(np.ones(shape, np.float32))
+pytestmark = pytest.mark.usefixtures("eager_backend")
 
 
 @trace
@@ -178,17 +167,6 @@ def test_only_the_latest_reasons_are_stored() -> None:
         by_length(ones(rows))
     reasons = by_length.stats()["reasons"]
     assert 8 <= len(reasons) <= 32 and "(40,)" in reasons[-1]
-
-
-def test_bodies_that_read_values_are_specialized_per_python_value() -> None:
-    @trace
-    def function(x, flag):
-        scale = x.sum().item()
-        return x * tensor(scale) if flag else (x + x) * tensor(scale)
-
-    for value, flag in ((1.0, True), (2.0, False), (3.0, True), (4.0, False)):
-        expected = value * value * (1 if flag else 2)
-        assert function(tensor([value]), flag).item() == expected
 
 
 def test_mismatch_is_not_reported_as_a_recompile() -> None:

@@ -260,15 +260,6 @@ def test_weak_cache_is_thread_safe() -> None:
     assert len(kept) <= 8 + len(threads)
 
 
-def test_reason_names_the_argument_that_is_another_network() -> None:
-    traced = trace(call, backend="eager")
-    kept = [network(), network()]
-    for net in kept:
-        traced(net, tensor(X))
-    (reason,) = traced.stats()["reasons"]
-    assert reason.startswith("argument 0 of call is another Sequential than recorded")
-
-
 class Own(np.ndarray):
     pass
 

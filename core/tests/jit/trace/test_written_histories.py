@@ -8,106 +8,71 @@ from typing import Any
 
 import pytest
 from mgb import jit, tensor
-from states import ZERO, State, check, runs
+from states import ZERO, State, bodies, check, runs
 
-
-def history(s: Any, x: Any) -> Any:
-    s.row.append((x * x).mean())
-    return s.row[0] * x
-
-
-def history_alone(s: Any, x: Any) -> Any:
-    loss = (x * x).mean()
-    s.row.append(loss)
-    return loss
-
-
-def history_twice(s: Any, x: Any) -> Any:
-    s.row.append(x * 2)
-    s.row.append(x * 3)
-    s.table["list"].append(x)
-    return x
-
-
-def history_in_a_dict(s: Any, x: Any) -> Any:
-    s.table["list"].append((x * x).mean())
-    return x * 2
-
-
-def history_by_a_key(s: Any, x: Any) -> Any:
-    name = "list"
-    s.table[name].append(x * 2)
-    return x * s.table["b"]
-
-
-def history_in_a_dict_that_is_read(s: Any, x: Any) -> Any:
-    s.table["list"].append(x * 2)
-    return x * len(s.table["list"])
-
-
-def history_and_state(s: Any, x: Any) -> Any:
-    s.h = s.h + x
-    s.row.append(s.h)
-    return s.h
-
-
-def history_read_after(s: Any, x: Any) -> Any:
-    s.row.append(x * 2)
-    return s.row[-1] + len(s.row)
-
-
-def history_with_a_limit(s: Any, x: Any) -> Any:
-    s.row.append(x * 2)
-    if len(s.row) > 6:
-        s.row.pop(0)
-    return x
-
-
-def history_and_the_last(s: Any, x: Any) -> Any:
-    s.row[-1] = x * 5
-    s.row.append(x * 2)
-    return x
-
-
-def history_and_then_the_last(s: Any, x: Any) -> Any:
-    s.row.append(x * 2)
-    s.row[-1] = x * 5
-    s.row[0] = x
-    return x
-
-
-def last_element(s: Any, x: Any) -> Any:
-    s.row[-1] = x * 5
-    return x
-
-
-def one_end_and_the_other(s: Any, x: Any) -> Any:
-    s.row[0] = x * 5
-    s.row[-1] = x * 3
-    s.row[0] = x * 2
-    return x
-
-
-def history_of_numbers(s: Any, x: Any) -> Any:
-    s.row.append(s.n)
-    return x * 2
-
-
-def history_replaced(s: Any, x: Any) -> Any:
-    s.row = []
-    s.row.append(x * 2)
-    return x
-
-
-BODIES: dict[str, Callable[[Any, Any], Any]] = {
-    body.__name__: body
-    for body in (
-        history, history_alone, history_twice, history_and_state, history_read_after,
-        history_with_a_limit, history_and_the_last, history_and_then_the_last, last_element,
-        history_in_a_dict, history_by_a_key, history_in_a_dict_that_is_read,
-        one_end_and_the_other, history_of_numbers, history_replaced,
-    )
-}  # fmt: skip
+BODIES = bodies(
+    """
+### history
+s.row.append((x * x).mean())
+return s.row[0] * x
+### history_alone
+loss = (x * x).mean()
+s.row.append(loss)
+return loss
+### history_twice
+s.row.append(x * 2)
+s.row.append(x * 3)
+s.table["list"].append(x)
+return x
+### history_and_state
+s.h = s.h + x
+s.row.append(s.h)
+return s.h
+### history_read_after
+s.row.append(x * 2)
+return s.row[-1] + len(s.row)
+### history_with_a_limit
+s.row.append(x * 2)
+if len(s.row) > 6:
+    s.row.pop(0)
+return sum(s.row, x)
+### history_and_the_last
+s.row[-1] = x * 5
+s.row.append(x * 2)
+return x
+### history_and_then_the_last
+s.row.append(x * 2)
+s.row[-1] = x * 5
+s.row[0] = x
+return x
+### last_element
+s.row[-1] = x * 5
+return x
+### history_in_a_dict
+s.table["list"].append((x * x).mean())
+return x * 2
+### history_by_a_key
+name = "list"
+s.table[name].append(x * 2)
+return x * s.table["b"]
+### history_in_a_dict_that_is_read
+s.table["list"].append(x * 2)
+return x * len(s.table["list"])
+### one_end_and_the_other
+s.row[0] = x * 5
+s.row[-1] = x * 3
+s.row[0] = x * 2
+return x
+### history_of_numbers
+s.row.append(s.n)
+return x * 2
+### history_replaced
+s.row = []
+s.row.append(x * 2)
+return x
+""",
+    globals(),
+)
 
 
 def disturb(s: Any, call: int) -> None:
@@ -134,7 +99,7 @@ def test_body_that_appends_is_skipped(name: str) -> None:
 
 def test_one_tensor_in_several_places_is_one() -> None:
     s = State()
-    traced = jit.trace(functools.partial(history_and_state, s))
+    traced = jit.trace(functools.partial(BODIES["history_and_state"], s))
     for _ in range(5):
         assert traced(tensor(ZERO + 1)) is s.h is s.row[-1]
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from mgb import Tensor, tensor
 from mgb.jit import trace
+from states import bodies
 
 
 class Held:
@@ -28,102 +29,63 @@ def made(length: int, value: float) -> Tensor:
     return tensor(np.full(length, value, np.float32))
 
 
-def same_twice(s: Any, x: Any) -> Any:
-    s.h = s.c = s.h + x
-    return x
-
-
-def written_then_read(s: Any, x: Any) -> Any:
-    s.c = s.h + x
-    return s.c * 2
-
-
-def read_by_a_flag(s: Any, x: Any) -> Any:
-    s.c = s.h + x if not s.flag else s.c * 2
-    return x
-
-
-def appended(s: Any, x: Any) -> Any:
-    s.row.append(x * 2)
-    return x + s.h
-
-
-def appended_and_read_elsewhere(s: Any, x: Any) -> Any:
-    s.row.append(x * 2)
-    return x + s.other[0]
-
-
-def appended_and_read_by_getattr(s: Any, x: Any, name: str = "row") -> Any:
-    s.row.append(x * 2)
-    return x + getattr(s, name)[0]
-
-
-def appended_and_last(s: Any, x: Any) -> Any:
-    s.row.append(x + s.row[-1])
-    return x
-
-
-def shapes(s: Any, x: Any) -> Any:
-    return x * s.c.shape[0] + len(s.table["a"])
-
-
-def is_same(s: Any, x: Any) -> Any:
-    return x * 2 if s.c is s.h else x
-
-
-def is_argument(s: Any, x: Any) -> Any:
-    return x * 2 if s.c is x else x
-
-
-def is_nothing(s: Any, x: Any) -> Any:
-    return x * 2 if s.c is None else x
-
-
-def is_among(s: Any, x: Any) -> Any:
-    return x * len({id(t) for t in (s.h, s.c, *s.row)})
-
-
-def types(s: Any, x: Any) -> Any:
-    return x * (2 if s.c.dtype == np.float32 else 3)
-
-
-def names(s: Any, x: Any) -> Any:
-    return x * (2 if s.c.name == "marked" else 3)
-
-
-def gradients(s: Any, x: Any) -> Any:
-    return x * (2 if s.c.grad is None else 3)
-
-
-def values(s: Any, x: Any) -> Any:
-    return x * float(s.c[0].item()) + s.row[0]
-
-
-def returned(s: Any, x: Any) -> Any:
-    return [s.c, s.row[0], x]
-
-
-def moved(s: Any, x: Any) -> Any:
-    s.h, s.c = s.c, s.h
-    return s.h + x
-
-
-def by_vars(s: Any, x: Any) -> Any:
-    s.c = x * 2
-    return sum(vars(s)["row"]) + vars(s)["c"]
-
-
-def deleted(s: Any, x: Any) -> Any:
-    had = hasattr(s, "extra")
-    s.extra = x * 2
-    return x * (2 if had else 1)
-
-
-BODIES: tuple[Callable[..., Any], ...] = (
-    same_twice, written_then_read, read_by_a_flag, appended, appended_and_read_elsewhere,
-    appended_and_read_by_getattr, appended_and_last, shapes, is_same, is_argument, is_nothing, is_among,
-    types, names, gradients, values, returned, moved, by_vars, deleted,
-)  # fmt: skip
+BODIES = bodies(
+    """
+### same_twice
+s.h = s.c = s.h + x
+return x
+### written_then_read
+s.c = s.h + x
+return s.c * 2
+### read_by_a_flag
+s.c = s.h + x if not s.flag else s.c * 2
+return x
+### appended
+s.row.append(x * 2)
+return x + s.h
+### appended_and_read_elsewhere
+s.row.append(x * 2)
+return x + s.other[0]
+### appended_and_read_by_getattr
+name = "row"
+s.row.append(x * 2)
+return x + getattr(s, name)[0]
+### appended_and_last
+s.row.append(x + s.row[-1])
+return x
+### shapes
+return x * s.c.shape[0] + len(s.table["a"])
+### is_same
+return x * 2 if s.c is s.h else x
+### is_argument
+return x * 2 if s.c is x else x
+### is_nothing
+return x * 2 if s.c is None else x
+### is_among
+return x * len({id(t) for t in (s.h, s.c, *s.row)})
+### types
+return x * (2 if s.c.dtype == np.float32 else 3)
+### names
+return x * (2 if s.c.name == "marked" else 3)
+### gradients
+return x * (2 if s.c.grad is None else 3)
+### values
+return x * float(s.c[0].item()) + s.row[0]
+### returned
+return [s.c, s.row[0], x]
+### moved
+s.h, s.c = s.c, s.h
+return s.h + x
+### by_vars
+s.c = x * 2
+return sum(vars(s)["row"]) + vars(s)["c"]
+### deleted
+had = hasattr(s, "extra")
+s.extra = x * 2
+return x * (2 if had else 1)
+""",
+    globals(),
+)
 
 
 def disturb(s: Held, chance: random.Random) -> None:
@@ -170,7 +132,7 @@ def state(s: Held, result: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_body_does_what_it_does_untraced(body: Callable[..., Any], seed: int) -> None:
     one = Held()
     two = copy.deepcopy(one)

@@ -86,25 +86,6 @@ def test_clock_and_entropy_are_read_at_each_call(name: str) -> None:
     assert traced.stats()["body_runs"] == 4
 
 
-def test_generator_outside_the_body_advances_at_each_call() -> None:
-    generator = np.random.default_rng(0)
-    traced = trace(lambda x: x * generator.normal())
-    assert len({traced(tensor(1.0)).item() for _ in range(4)}) == 4
-
-
-def test_changed_default_changes_the_signature() -> None:
-    def body(x: Tensor) -> Tensor:
-        return x * inspect.signature(scaled).parameters["b"].default
-
-    traced = trace(body)
-    assert [traced(tensor(1.0)).item() for _ in range(3)] == [2.0] * 3
-    scaled.__defaults__ = (3,)
-    try:
-        assert traced(tensor(1.0)).item() == 3.0
-    finally:
-        scaled.__defaults__ = (2,)
-
-
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     (tmp_path / "with_getattr.py").write_text(

@@ -25,9 +25,8 @@ import mgb.module as M
 import numpy as np
 import pytest
 from interrupting import at_line
-from mgb import tensor
-from mgb.jit import trace
 from mgb.jit.watch import Observer
+from threads import together
 from watch_cases import everything_is_undone, module_of
 
 __all__ = ["everything_is_undone"]
@@ -163,16 +162,6 @@ def _checked(x: Any) -> Any:
     return x + 1
 
 
-def test_function_without_a_source_is_watched() -> None:
-    space: dict[str, Any] = {"k": 2.0}
-    exec("def g(x): return x * k", space)
-    traced = trace(lambda x: space["g"](x))
-    assert [traced(tensor(1.0)).item() for _ in range(3)] == [2.0] * 3
-    assert traced.stats()["body_runs"] == 1
-    space["k"] = 5.0
-    assert traced(tensor(1.0)).item() == 5.0
-
-
 def test_generator_handed_to_a_function_in_c_is_the_same_object() -> None:
     made: list[Any] = []
 
@@ -255,11 +244,7 @@ def test_several_threads_observe_at_once() -> None:
             observer = Observer([50])
             results.append((observer.run(module.f, 50), len(observer.impurities)))
 
-    threads = [threading.Thread(target=watch) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([watch] * 3)
     assert set(results) == {(3 * 1225, 0)}
 
 

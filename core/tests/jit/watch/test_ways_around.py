@@ -137,11 +137,6 @@ def g(x): return x.k
 a = A(); a.k = 1
 def f(): return g(a)
 #-> a.k = 2; g.cache_clear()
-### key from outside by which each is sorted
-k = 1
-def key(x): return x * k
-def f(): return sorted([1, 2, 3], key=key)
-#-> k = -1
 ### default factory
 shared = [1]
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import re
-import threading
 import weakref
+from functools import partial
 from typing import Any
 
 import mgb.functional as F
@@ -22,6 +22,7 @@ from mgb.errors import (
 )
 from mgb.jit import auto, load, load_compiled, partial_trace, trace, xla_trace
 from mgb.optimizer import SGD
+from threads import together
 from whole_steps import (
     LABELS,
     MAKERS,
@@ -113,11 +114,7 @@ def test_two_threads_share_one_record(backend: str) -> None:
         for n in range(first, 8, 2):
             found[n] = predict(tensor(xs[n]), net).numpy()
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([partial(work, n) for n in range(2)])
     for n, x in enumerate(xs):
         wanted = x.astype(np.float64) @ net.weight.numpy().T + net.bias.numpy()
         np.testing.assert_allclose(found[n], wanted, rtol=1e-5, atol=1e-6)
