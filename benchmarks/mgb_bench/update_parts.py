@@ -78,7 +78,7 @@ def instrument(step: Any, marks: Marks) -> None:
     (call,) = step._calls
     names = call.run.__globals__
     inner = measured(program.source, program.call.__globals__, marks, "run")
-    step._plain = measured(call.source, {**names, "program": inner}, marks, "made")
+    step._fast_path = measured(call.source, {**names, "program": inner}, marks, "made")
 
 
 def parts(name: str, size: int, cold: bool) -> dict[str, float]:

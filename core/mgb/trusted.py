@@ -46,6 +46,12 @@ def _python_folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 @functools.cache
+def is_installed(file: str) -> bool:
+    """Does this file belong to what has been installed, as by pip?"""
+    return file.startswith(_python_folders()[1])
+
+
+@functools.cache
 def is_plugins(file: str) -> bool:
     """Is this file in the folder of an installed plugin?"""
     return file.startswith(plugin_folders())

@@ -54,8 +54,9 @@ def lookup_attribute(thing: Any, name: str) -> Any:
     if any(isinstance(space.get("__getattr__"), FunctionType) for space in spaces):
         if not any(name in space for space in (*spaces, object.__getattribute__(thing, "__dict__"))):
             raise AttributeError(name)
-    if issubclass(type(thing), ModuleType) and name not in (space := vars(thing)) and "__getattr__" in space:
-        raise AttributeError(name)
+    if issubclass(type(thing), ModuleType) and "__getattr__" in vars(thing):
+        if not any(name in space for space in (*spaces, vars(thing))):
+            raise AttributeError(name)
     return getattr(thing, name)
 
 

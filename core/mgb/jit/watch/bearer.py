@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor
+from ...trusted import is_installed
 from ..source import Attribute, Call, Held, Item, Object, Result, Source
 from . import classes, known, pure
 from .known import MISSING
@@ -56,15 +57,12 @@ class Bearer:
             self._walk.guard(names, "items", self.before)
         elif self._walk.is_wild and issubclass(type(self._thing), type):
             self._no_class_gains_a_name()
-        elif self._walk.is_wild and issubclass(type(self._thing), ModuleType) and self._is_of_user():
+        elif self._walk.is_wild and issubclass(type(self._thing), ModuleType) and _is_own(self._thing):
             self._walk.guard(Result(list, Attribute(self._source, "__dict__")), "items", self.before)
         elif self._walk.is_wild and issubclass(type(self._thing), ModuleType):
             self._walk.guard(Attribute(self._source, "__dict__"), "meets", SameNamespace(vars(self._thing)))
         elif absent := frozenset(filter(self._is_missed, self._absent)):
             self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", absent)
-
-    def _is_of_user(self) -> bool:
-        return not pure.is_library(self._thing.__name__)
 
     def _no_class_gains_a_name(self) -> None:
         """Code that computes names may have found that no class of an object has one."""
@@ -192,6 +190,12 @@ class SameNamespace:
         return "a variable of a library is another object than before"
 
 
+def _is_own(module: ModuleType) -> bool:
+    """Is it a module of a user's, which nobody has installed?"""
+    file = vars(module).get("__file__") or ""
+    return not pure.is_library(module.__name__) and not (isinstance(file, str) and is_installed(file))
+
+
 def space_of(thing: Any) -> Any:
     """The namespace of a thing; an empty one, where it has none."""
     return getattr(thing, "__dict__", None) or {}
@@ -219,7 +223,7 @@ _READERS: tuple[tuple[type, Any], ...] = (
 def _every(thing: Any) -> Collection[str]:
     """All attributes of a thing that a user may have made."""
     if issubclass(type(thing), ModuleType):
-        return () if pure.is_library(thing.__name__) else [n for n in vars(thing) if not n.startswith("__")]
+        return [name for name in vars(thing) if not name.startswith("__")] if _is_own(thing) else ()
     if issubclass(type(thing), np.ndarray):
         return ("base",)
     if issubclass(type(thing), type):
