@@ -147,7 +147,7 @@ def test_interrupt_during_error_handling_leaves_consistent_parameters(options):
             add(x, True)
 
     def ends(frame):
-        return not {"_end_after", "abandon"}.isdisjoint(_names(frame))
+        return not {"_abort", "abandon"}.isdisjoint(_names(frame))
 
     place, reached = 0, True
     while reached:
