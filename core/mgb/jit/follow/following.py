@@ -88,13 +88,13 @@ class Following(Observer):
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts; see `events.Listener`."""
-        self._count()
         code, (libraries, user) = frame.f_code, self._callers(frame)
         if code is known.SHOWS_WARNING:
             forget_warning(frame)
             raise NotFollowed("gives a warning, which the call itself is to give")
-        if "ours" in libraries:
+        if "ours" in libraries:  # which has to come to its end
             return
+        self._count()
         if code not in self._harmless:
             self._check(code, libraries, user)
         self.running.starts(frame)
@@ -114,8 +114,8 @@ class Following(Observer):
 
     def calls(self, function: Any, frame: FrameType) -> None:
         """`frame` calls a function in C."""
-        self._count()
         if "ours" not in self._callers(frame)[0]:
+            self._count()
             owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
             if changes_for_good(owner, name) and self.walk.where(owner) is not None:
                 raise NotFollowed(f"changes what is outside by {type(owner).__name__}.{name}")
