@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..sizes import tuple_like
 from ..tensor import Tensor
-from .tree import parts_of, put
+from .tree import map_parts, parts_of
 
 
 class ArrayProxy:
@@ -109,18 +108,8 @@ def _tensor_among(given: Iterable[Any]) -> Any:
 
 def each(value: Any) -> Any:
     """Replace proxies in `value` by their arrays, also in containers, which keep their identity."""
-    if type(value) is ArrayProxy:
-        return value.fixed()
     inside = parts_of(value)
-    if inside is None:
-        return value
-    parts = [each(part) for part in inside]
-    if all(map(operator.is_, parts, inside)):
-        return value
-    if isinstance(value, tuple):
-        return tuple_like(value, parts)
-    put(value, parts)
-    return value
+    return fixed(value) if inside is None else map_parts(each, value, inside)
 
 
 def _make_binary(ufunc: Any, function: Callable[..., Any], is_turned: bool = False) -> Callable[..., Any]:

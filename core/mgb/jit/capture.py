@@ -11,13 +11,13 @@ import numpy as np
 from ..apply import caller
 from ..errors import TraceOutputError
 from ..scalars import SCALARS, Scalar, Size, holds_followed
-from ..sizes import settled, tuple_like
+from ..sizes import settled
 from ..tensor import Tensor, run_in
 from .guard import is_plain
 from .record import End, Ends, FixedValue, LiveValue, Record
 from .recording import Recording
 from .source import Argument
-from .tree import flatten_once, parts_of, put
+from .tree import flatten_once, map_parts, parts_of
 from .unrolled import warn_unrolled_loops
 
 _IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
@@ -99,22 +99,19 @@ def replace_symbolic(result: Any, decide: bool) -> Any:
     """
     rule: Callable[[Scalar], Any] = Scalar.fixed if decide else operator.attrgetter("value")
     flatten_once(result)  # raises an error for a recursive result
-    tuples: dict[int, Any] = {}  # by id: the new tuple, so that one tuple stays one
+    tuples: dict[int, tuple[Any, Any]] = {}  # by id: an old tuple and the new one, so that one stays one
 
     def settle(value: Any) -> Any:
         if (inside := parts_of(value)) is None:
             return value if decide and type(value) in SCALARS else settled(value, rule)
         if isinstance(value, dict) and holds_followed(value):
             return settled(value, rule)
-        if id(value) in tuples:
-            return tuples[id(value)]
-        parts = list(map(settle, inside))
-        if all(map(operator.is_, parts, inside)):
-            return value
-        if isinstance(value, tuple):
-            return tuples.setdefault(id(value), tuple_like(value, parts))
-        put(value, parts)
-        return value
+        if id(value) not in tuples:
+            new = map_parts(settle, value, inside)
+            if new is value:
+                return value
+            tuples[id(value)] = value, new  # the old one is kept: its id must not become that of another
+        return tuples[id(value)][1]
 
     return settle(result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 from ..errors import TraceInputError, TraceOutputError
 from ..holding import Holder
 from ..ir import Spec
-from ..sizes import elements, native, pairs
+from ..sizes import elements, native, pairs, tuple_like
 from ..trusted import is_library
 from .source import Identity
 
@@ -254,6 +255,17 @@ def parts_of(value: Any) -> list[Any] | None:
         return elements(value)
     parts = fields_of(value)
     return None if parts is None else [part for _, part in parts]
+
+
+def map_parts(function: Callable[[Any], Any], value: Any, parts: Sequence[Any]) -> Any:
+    """Apply `function` to the `parts` of a container, in place; of a tuple, return another one."""
+    new = list(map(function, parts))
+    if all(map(operator.is_, new, parts)):
+        return value
+    if isinstance(value, tuple):
+        return tuple_like(value, new)
+    put(value, new)
+    return value
 
 
 def put(value: Any, parts: Sequence[Any]) -> None:

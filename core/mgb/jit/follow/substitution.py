@@ -6,7 +6,6 @@ again, unless the body has written there.
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ from ..array_proxy import ArrayProxy
 from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
 from ..source import Argument, Attribute, Held, Item, Result, Source, found_at
-from ..tree import flatten, parts_of, put
+from ..tree import flatten, map_parts, parts_of
 from ..watch import known
 from ..watch.changing import own_guard
 from ..watch.undoing import Snapshot, is_place, is_slot, write
@@ -155,13 +154,7 @@ class Substitution:
         if inside is None:
             return self._symbol(*next(leaves), is_shared)
         is_shared = is_shared or id(value) in shared
-        parts = [self._with_symbols(part, leaves, shared, is_shared) for part in inside]
-        if all(map(operator.is_, parts, inside)):
-            return value
-        if isinstance(value, tuple):
-            return tuple_like(value, parts)
-        put(value, parts)
-        return value
+        return map_parts(lambda part: self._with_symbols(part, leaves, shared, is_shared), value, inside)
 
     def _symbol(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
         """The symbolic number or proxy for a leaf; itself, where it is not followed."""

@@ -14,6 +14,8 @@ from mgb import Parameter, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
 from mgb.jit import partial_trace, trace
+from mgb.jit.capture import replace_symbolic
+from mgb.scalars import Scalar
 from states import bodies
 
 X = np.array([[1.0, -2.0, 3.0], [0.5, 0.25, -4.0], [2.0, 1.0, 0.0]], np.float32)
@@ -191,3 +193,14 @@ def test_ever_new_string_argument_makes_the_body_run() -> None:
     assert traced(tensor([1.0]), "b").item() == 1.0 and traced.stats()["body_runs"] == before
     for number in range(40):
         assert traced(tensor([1.0]), "abcdefgh"[: number % 8]).item() == number % 8
+
+
+def test_tuples_in_a_result_stay_apart() -> None:
+    """A new tuple may get the memory of one that has just been replaced."""
+
+    def number(value: float) -> Scalar:
+        return Scalar(None, None, value)
+
+    assert replace_symbolic([[(number(1.0), 0, 0)], *[[(number(2.0), 0, 0)]] * 2], decide=False) == [
+        [(1.0, 0, 0)], [(2.0, 0, 0)], [(2.0, 0, 0)],
+    ]  # fmt: skip
