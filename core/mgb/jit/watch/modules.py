@@ -19,7 +19,8 @@ from ..source import Attribute, Cell, Global, Held, Item, Object, Source
 from .protocols import Places
 
 NAME = "modules"
-_KEYS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL"})
+#: What loads a key.
+KEYS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_SMALL_INT"})
 _OF_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF"})
 _WRITING = ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
@@ -31,9 +32,9 @@ def lookup_at(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction |
     words = ["" if step.is_jump_target else step.opname for step in after] + [""] * 4
     if words[0] == "CONTAINS_OP":
         return _key_before(steps, place)
-    if words[0] in _KEYS and words[1] == "BINARY_SUBSCR":
+    if words[0] in KEYS and words[1] == "BINARY_SUBSCR":
         return after[0]
-    if words[0] not in _OF_ATTRIBUTES or after[0].argval != "get" or words[1] not in _KEYS:
+    if words[0] not in _OF_ATTRIBUTES or after[0].argval != "get" or words[1] not in KEYS:
         return None
     calls = words[2] == "CALL" or (words[2] == "LOAD_CONST" and words[3] == "CALL")
     return after[1] if calls else None
@@ -44,7 +45,7 @@ def _key_before(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction
     first = place - 1 if steps[place].opname == "LOAD_ATTR" else place
     is_reached = any(step.is_jump_target for step in steps[first : place + 1])
     is_variable = steps[first].opname in _VARIABLES and not is_reached
-    return None if not is_variable or steps[first - 1].opname not in _KEYS else steps[first - 1]
+    return None if not is_variable or steps[first - 1].opname not in KEYS else steps[first - 1]
 
 
 def is_given(code: CodeType, steps: Sequence[dis.Instruction], loaded: dis.Instruction) -> bool:

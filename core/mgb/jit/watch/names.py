@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
+from .modules import KEYS, is_given, lookup_at
 from .modules import NAME as MODULES
-from .modules import is_given, lookup_at
 
 _GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_NAME", "DELETE_NAME"})
 _GLOBALS_WRITTEN = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
@@ -25,8 +25,6 @@ _VARIABLES_WRITTEN = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _FORMATTING = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"})
 _OF_TEXTS = frozenset("str repr format ascii print format_map __str__ __repr__ __format__".split())
 _ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
-#: What loads a key.
-_KEYS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_SMALL_INT"})
 #: What takes the arguments of a call from the stack.
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
 #: Builtin functions that take an attribute by a name, which may stand in the code.
@@ -199,7 +197,7 @@ def _attributes_after(found: Sequence[dis.Instruction], place: int) -> Iterator[
 def _is_appended_to(found: Sequence[dis.Instruction], place: int) -> bool:
     """Is all that is done with what is loaded at `place`, or with an element of it, to append to it?"""
     while [step.opname for step in found[place + 2 : place + 3]] == ["BINARY_SUBSCR"]:
-        if found[place + 1].opname not in _KEYS:
+        if found[place + 1].opname not in KEYS:
             return False
         place += 2
     return [*_attributes_after(found, place)][:1] == ["append"]
