@@ -47,15 +47,36 @@ def is_static(value: Any) -> bool:
     return (found.__func__ if type(found) in (staticmethod, classmethod) else found) is value
 
 
+#: What `lookup` returns for a name that no class has.
+MISSING: Any = object()
+
+
+def lookup(kind: type, name: str) -> tuple[Any, type | None]:
+    """Return what a class has under a name, unbound, and the class that defines it. No user code runs."""
+    for base in type.__getattribute__(kind, "__mro__"):
+        space = type.__getattribute__(base, "__dict__")
+        if name in space:
+            return space[name], base
+    return MISSING, None
+
+
+def namespace(thing: Any) -> dict[str, Any]:
+    """Return the ``__dict__`` of an object; an empty dict if it has none."""
+    try:
+        found = object.__getattribute__(thing, "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def lookup_attribute(thing: Any, name: str) -> Any:
     """As `getattr`, but a ``__getattr__`` of a user's is not called for what is gone."""
-    mro = type.__getattribute__(type(thing), "__mro__")
-    spaces = [type.__getattribute__(base, "__dict__") for base in mro]
-    if any(isinstance(space.get("__getattr__"), FunctionType) for space in spaces):
-        if not any(name in space for space in (*spaces, object.__getattribute__(thing, "__dict__"))):
-            raise AttributeError(name)
-    if issubclass(type(thing), ModuleType) and "__getattr__" in vars(thing):
-        if not any(name in space for space in (*spaces, vars(thing))):
+    kind = type(thing)
+    own = namespace(thing)
+    is_computed = isinstance(lookup(kind, "__getattr__")[0], FunctionType)
+    if is_computed or (issubclass(kind, ModuleType) and "__getattr__" in own):
+        kinds = (kind, thing) if issubclass(kind, type) else (kind,)
+        if name not in own and all(lookup(one, name)[0] is MISSING for one in kinds):
             raise AttributeError(name)
     return getattr(thing, name)
 

@@ -17,10 +17,10 @@ from ...scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
 from ..array_proxy import ArrayProxy, each
+from ..source import MISSING, lookup
 from ..symbolic_array import SymbolicArray, given, unwrap_array
-from ..watch.known import MISSING
 from .code import codes_in, instrumented, with_hooks
-from .operands import given_to, is_of_mgb, is_plain_class, is_users, lookup, told
+from .operands import given_to, is_of_mgb, is_plain_class, is_users, told
 from .refused import NotFollowed
 from .transform import CALL, IDENTICAL, IDENTITY, RESULT
 
@@ -146,7 +146,7 @@ class Calls:
 
     def _shape_of(self, value: Any) -> tuple[Any, ...]:
         """The lengths of the axes of a Tensor or of an array that is measured; of others none."""
-        if issubclass(type(value), Tensor) and lookup(type(value), "__len__") is Tensor.__len__:
+        if issubclass(type(value), Tensor) and lookup(type(value), "__len__")[0] is Tensor.__len__:
             return value._tuple_shape  # type: ignore[no-any-return]
         if type(value) is ArrayProxy:
             return value.shape
@@ -158,7 +158,7 @@ class Calls:
     def _made_by(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
         """The call itself, of a copy."""
         if is_plain_class(function):
-            begin = lookup(function, "__init__")
+            begin = lookup(function, "__init__")[0]
             copy = self.copy_of(begin)
             if copy is not begin:
                 made = object.__new__(function)
@@ -171,7 +171,7 @@ class Calls:
         """What is called in place of `function`."""
         if type(function) in (FunctionType, MethodType) or issubclass(type(function), type):
             return self.copy_of(function)
-        method = lookup(type(function), "__call__")
+        method = lookup(type(function), "__call__")[0]
         if is_users(method) or (is_of_mgb(method) and hasattr(type(function), "__calls__")):
             # between the call of a Module and its `forward` comes code of mgb's, which calls that
             copy = self._copy(method)

@@ -30,9 +30,9 @@ from ...tensor import Tensor
 from ...trusted import PACKAGE, is_library, is_plugins, is_python
 from .. import array_proxy as arrays
 from ..binding import Bindable
+from ..source import MISSING, lookup, namespace
 from ..symbolic_array import SymbolicArray, given
 from ..watch import known
-from ..watch.known import MISSING
 
 #: What runs when it is called.
 _CALLEES = (FunctionType, type, np.ufunc, *known.IN_C)
@@ -82,14 +82,9 @@ def is_plain_class(kind: Any) -> bool:
         issubclass(type(kind), type)
         and type(kind).__call__ is type.__call__
         and known.is_heap(kind)
-        and lookup(kind, "__new__") is object.__new__
-        and is_users(lookup(kind, "__init__"))
+        and lookup(kind, "__new__")[0] is object.__new__
+        and is_users(lookup(kind, "__init__")[0])
     )
-
-
-def lookup(kind: type, name: str) -> Any:
-    """What a class has under a name, as it stands there; no code of a user runs."""
-    return known.lookup(kind, name)[0]
 
 
 def given_to(
@@ -147,7 +142,7 @@ def _called_method(thing: Any) -> Any:
     """The function that is given the arguments of a call of `thing`, maybe by one of mgb."""
     kind: Any = type(thing)
     name = getattr(kind, "__calls__", "__call__") if Holder in kind.__mro__ else "__call__"
-    return MISSING if name in known.namespace(thing) else lookup(kind, name)
+    return MISSING if name in namespace(thing) else lookup(kind, name)[0]
 
 
 def _plain(value: Any, rule: Callable[[Scalar], Any]) -> Any:

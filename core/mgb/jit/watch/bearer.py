@@ -14,9 +14,8 @@ import numpy as np
 
 from ...tensor import Tensor
 from ...trusted import is_installed
-from ..source import Attribute, Call, Held, Item, Object, Result, Source
+from ..source import MISSING, Attribute, Call, Held, Item, Object, Result, Source, lookup, namespace
 from . import classes, known, pure
-from .known import MISSING
 from .protocols import Places
 
 #: Attributes in C of classes that are read though they stand in no class.
@@ -78,9 +77,9 @@ class Bearer:
         if name in self._walk.stored or "setattr" in self._walk.loaded:
             return True
         kind = type(self._thing)
-        getter, owner = known.lookup(kind, "__getattr__")
+        getter, owner = lookup(kind, "__getattr__")
         has_getter = getter is not MISSING and owner is not None and not pure.is_library(owner.__module__)
-        return has_getter or known.lookup(kind, name)[0] is not MISSING
+        return has_getter or lookup(kind, name)[0] is not MISSING
 
     def _is_users(self) -> bool:
         thing = self._thing
@@ -112,7 +111,7 @@ class Bearer:
         if name in ("__subclasses__", "mro"):
             listed = tuple(map(Held, getattr(kind, name)()))
             return walk.guard(Call(Attribute(self._source, name)), "items", listed)
-        raw, owner = known.lookup(kind, name)
+        raw, owner = lookup(kind, name)
         if isinstance(kind, enum.EnumMeta) and name in kind._member_map_:
             return walk.place(Item(Attribute(self._source, "_member_map_"), name), kind._member_map_[name])
         if raw is MISSING:
@@ -120,7 +119,7 @@ class Bearer:
         elif owner is not None and isinstance(raw, classes.METHODS) and known.is_heap(owner):
             classes.look(walk, owner, name, raw)
         elif not hasattr(type(raw), "__get__") and name not in _MADE_BY_CLASSES:
-            if owner is not None and known.lookup(type(kind), name)[0] is MISSING:
+            if owner is not None and lookup(type(kind), name)[0] is MISSING:
                 self.place(name, raw)
             elif owner is not None:
                 walk.place(Item(Attribute(self._source, "__dict__"), name), vars(owner)[name])
@@ -148,14 +147,14 @@ class Bearer:
         if name in ("name", "format"):
             self.place(name, getattr(self._thing, name))
         elif known.is_note(type(self._thing), name):
-            self._own(name, known.namespace(self._thing))
+            self._own(name, namespace(self._thing))
 
     def of_function(self, name: str) -> None:
         """What a function has been given."""
         if name in _OF_FUNCTIONS and hasattr(self._thing, name):
             self.place(name, getattr(self._thing, name))
         else:
-            self._own(name, known.namespace(self._thing))
+            self._own(name, namespace(self._thing))
 
     def of_instance(self, name: str) -> None:
         """What stands in the object itself; what its class has is known with that."""
@@ -164,11 +163,11 @@ class Bearer:
             self._own(name, known.attributes_of(self._thing))
 
     def _own(self, name: str, own: dict[str, Any]) -> None:
-        raw, owner = known.lookup(type(self._thing), name)
+        raw, owner = lookup(type(self._thing), name)
         if name in own and hasattr(type(raw), "__set__") and not isinstance(raw, MemberDescriptorType):
             self._walk.place(Item(Attribute(self._source, "__dict__"), name), own[name])
         elif name in own:
-            if raw is MISSING and isinstance(known.lookup(type(self._thing), "__getattr__")[0], FunctionType):
+            if raw is MISSING and isinstance(lookup(type(self._thing), "__getattr__")[0], FunctionType):
                 self._walk.guard(Attribute(self._source, "__dict__"), "has", name)  # asked before that is
             self.place(name, own[name])
         elif isinstance(raw, MemberDescriptorType) and owner is not None and known.is_heap(owner):
@@ -234,4 +233,4 @@ def _every(thing: Any) -> Collection[str]:
             for name in vars(base)
             if not name.startswith("__") or name == "__annotations__"
         ]
-    return [*(known.namespace(thing) if issubclass(type(thing), Tensor) else known.attributes_of(thing))]
+    return [*(namespace(thing) if issubclass(type(thing), Tensor) else known.attributes_of(thing))]

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from ...holding import Holder
-from ..source import Attribute, Call, Held, Object, Result, Source, is_in_argument
+from ..source import Attribute, Call, Held, Object, Result, Source, is_in_argument, lookup
 from . import classes, known, pure
 from .epochs import Unchanged
 from .protocols import Places
@@ -58,7 +58,7 @@ def instance(walk: Places, source: Source, value: Any) -> None:
         walk.is_(source, value)
         return walk.bear(Object(Held(value)), value)
     walk.guard(source, "type", Held(kind))
-    if isinstance(known.lookup(kind, "__getattribute__")[0], FunctionType):
+    if isinstance(lookup(kind, "__getattribute__")[0], FunctionType):
         walk.tell(f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python")
         return None
     if known.reads_elsewhere(kind):

@@ -20,7 +20,20 @@ import numpy as np
 
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain
-from ..source import Argument, Attribute, Call, Global, Held, Item, Object, Result, Source, is_in_argument
+from ..source import (
+    MISSING,
+    Argument,
+    Attribute,
+    Call,
+    Global,
+    Held,
+    Item,
+    Object,
+    Result,
+    Source,
+    is_in_argument,
+    lookup,
+)
 from . import classes, instances, known, pure
 from .caches import Kept, results_in
 from .names import BY_NAME
@@ -63,7 +76,7 @@ def look(walk: Places, source: Source, value: Any) -> None:
     elif (
         of_numpy
         or value is known.MAKES_RANDOM
-        or value is known.MISSING
+        or value is MISSING
         or type(value) is object
         or isinstance(value, _CONSTANT)
     ):
@@ -108,7 +121,7 @@ def _keys(parts: Any) -> tuple[Any, ...]:
 def _has_own(value: Any, names: str) -> bool:
     """Does the class say itself what an object of it holds?"""
     return known.is_heap(type(value)) and any(
-        isinstance(known.lookup(type(value), name)[0], FunctionType) for name in names.split()
+        isinstance(lookup(type(value), name)[0], FunctionType) for name in names.split()
     )
 
 
@@ -119,7 +132,7 @@ def values_in(value: Any) -> list[Any]:
 
 def _is_found_by_users(key: Any) -> bool:
     """Would a look-up in a dict call a function of a user's?"""
-    return any(isinstance(known.lookup(type(key), name)[0], FunctionType) for name in ("__hash__", "__eq__"))
+    return any(isinstance(lookup(type(key), name)[0], FunctionType) for name in ("__hash__", "__eq__"))
 
 
 def pairs_in(value: Any) -> dict[Any, Any]:
@@ -239,7 +252,7 @@ def _reference(walk: Places, source: Source, value: weakref.ref[Any]) -> None:
 
 def _context(walk: Places, source: Source, value: contextvars.ContextVar[Any]) -> None:
     walk.is_(source, value)
-    walk.place(Call.given(Attribute(source, "get"), (known.MISSING,)), value.get(known.MISSING))
+    walk.place(Call.given(Attribute(source, "get"), (MISSING,)), value.get(MISSING))
 
 
 def _local(walk: Places, source: Source, value: threading.local) -> None:

@@ -33,6 +33,7 @@ from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from ...trusted import NUMPY, PACKAGE, PYTHON, is_library, is_python
+from ..source import MISSING, lookup, namespace
 
 
 def words(text: str) -> frozenset[str]:
@@ -156,15 +157,6 @@ def is_heap(kind: type) -> bool:
     return kind not in FOLLOWED and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
 
 
-def lookup(kind: type, name: str) -> tuple[Any, type | None]:
-    """What a class has under a name, as it stands there, and which class of its bases has it."""
-    for base in kind.__mro__:
-        namespace = type.__getattribute__(base, "__dict__")
-        if name in namespace:
-            return namespace[name], base
-    return MISSING, None
-
-
 def is_note(kind: type, name: str) -> bool:
     """Is it an attribute of a class of Tensors that no op depends on, so that no Tensor tells of it?"""
     _, owner = lookup(kind, name)
@@ -174,19 +166,8 @@ def is_note(kind: type, name: str) -> bool:
 #: What Tensors of any class have of that kind.
 NOTES = words("name format _name _format")
 
-MISSING: Any = object()
-
 #: What stands for a number.
 FOLLOWED = SCALARS
-
-
-def namespace(thing: Any) -> dict[str, Any]:
-    """The attributes of an object's own."""
-    try:
-        found = object.__getattribute__(thing, "__dict__")
-    except (AttributeError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def attributes_of(thing: Any) -> dict[str, Any]:

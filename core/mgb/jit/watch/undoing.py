@@ -13,7 +13,7 @@ import numpy as np
 
 from ...sizes import native, pairs
 from ..guard import Contents, Guard, is_plain
-from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at
+from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at, lookup
 from ..tree import fields_of, parts_of, put
 from .kinds import elements_in, pairs_in, values_in
 
@@ -189,24 +189,20 @@ def is_place(source: Source, leaves: Sequence[Any]) -> bool:
         return issubclass(native(type(holder)), dict | list | deque)
     if isinstance(holder, type):
         return type(holder).__setattr__ is type.__setattr__
-    is_described = hasattr(type(_in_class(holder, source.name)), "__set__")
+    is_described = hasattr(type(lookup(type(holder), source.name)[0]), "__set__")
     is_own = type(getattr(holder, "__dict__", None)) is dict and not is_described
     return is_own or is_slot(holder, source.name)
 
 
 def is_slot(holder: Any, name: str) -> bool:
     """Has the class a slot for it?"""
-    return type(_in_class(holder, name)) is MemberDescriptorType
+    return type(lookup(type(holder), name)[0]) is MemberDescriptorType
 
 
 def itself(source: Source) -> Source:
     """Where a container stands of which a source gives what it holds."""
     makes = (pairs_in, elements_in, values_in)
     return source.of if isinstance(source, Result) and source.function in makes else source
-
-
-def _in_class(holder: Any, name: str) -> Any:
-    return next((vars(kind)[name] for kind in type(holder).__mro__ if name in vars(kind)), None)
 
 
 def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
@@ -226,6 +222,6 @@ def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
         if isinstance(holder, type):
             type.__setattr__(holder, source.name, value)
         elif is_slot(holder, source.name):
-            _in_class(holder, source.name).__set__(holder, value)
+            lookup(type(holder), source.name)[0].__set__(holder, value)
         else:
             vars(holder)[source.name] = value

@@ -17,6 +17,7 @@ from ...tensor import Tensor, of_handler
 from ..guard import Guard, is_plain, same
 from ..numbers import Computed
 from ..source import (
+    MISSING,
     Attribute,
     Cell,
     Global,
@@ -29,9 +30,11 @@ from ..source import (
     found_at,
     is_in_argument,
     is_within,
+    lookup,
+    namespace,
 )
 from .impurity import Impurity
-from .known import MISSING, is_trusted_holder, is_users, lookup, namespace
+from .known import is_trusted_holder, is_users
 from .protocols import Effect, Watcher
 from .pure import is_library
 from .undoing import itself, undo

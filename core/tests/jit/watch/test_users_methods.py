@@ -77,6 +77,21 @@ def test_a_class_is_not_asked_for_attributes_that_it_lacks() -> None:
     assert asks_as_often(lambda x: x * getattr(Bare, "nope", 2.0))
 
 
+class Slotted:
+    __slots__ = ("n",)
+
+    def __getattr__(self, name: str) -> float:
+        raise AttributeError(name)
+
+
+def test_slots_and_inherited_attributes_of_a_class_with_getattr_are_there() -> None:
+    thing, derived = Slotted(), Named("Derived", (Named("Base", (), {"k": 3.0}),), {})
+    thing.n = 2.0  # type: ignore[misc]
+    traced = trace(lambda x: x * thing.n + derived.k)  # type: ignore[attr-defined]
+    assert [traced(tensor(1.0)).item() for _ in range(3)] == [5.0] * 3
+    assert traced.stats()["body_runs"] == 1
+
+
 def test_a_variable_of_a_module_that_is_gone_is_asked_for_once() -> None:
     module, name = types.ModuleType("module"), "k"
     module.k = 2.0  # type: ignore[attr-defined]
