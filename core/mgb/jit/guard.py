@@ -187,7 +187,7 @@ TESTS = {
     "different": Test(
         lambda x, v: len({*map(id, x)}) == v,
         lambda x, v, s: f"len({{*map(id, {x})}}) == {v}",
-        "one Tensor stands for other arguments than recorded",
+        "one object is in several places where there were different ones",
     ),
     "other than": Test(
         lambda x, v: v.isdisjoint(map(id, x)),

@@ -37,14 +37,4 @@ def guard_identities(walk: Places, by_is: bool) -> None:
                 walk.tell(f"may compare a {kind.__name__} among the arguments with {source} by its identity")
     for found in kinds.values():
         if len(found) > 1 and any(id(value) not in walk.fixed for _, value in found):
-            walk.guard(Sources(tuple([source for source, _ in found])), "meets", Distinct())
-
-
-class Distinct:
-    """Whether objects are all different ones."""
-
-    def __call__(self, found: tuple[Any, ...]) -> bool:
-        return len(set(map(id, found))) == len(found)
-
-    def __str__(self) -> str:
-        return "one object stands where there were several"
+            walk.guard(Sources(tuple([source for source, _ in found])), "different", len(found))
