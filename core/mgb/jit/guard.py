@@ -13,7 +13,7 @@ import numpy as np
 from ..forking import cached_property
 from ..tensor import of_handler
 from .generated import Lines
-from .source import Argument, Attribute, Grad, Held, Scope, Source, format_value, is_gone, roots
+from .source import Argument, Attribute, Grad, Held, Scope, Source, format_value, is_gone, resolve, roots
 
 #: Types whose values never change and are compared as values.
 PLAIN = frozenset(
@@ -35,6 +35,11 @@ def is_plain(value: Any) -> bool:
     if issubclass(kind, np.generic):  # `isinstance` is true for symbolic numbers
         return not (value.dtype.hasobject or kind is np.void)  # np.void may be a view of an array
     return issubclass(kind, np.dtype)
+
+
+def hold(value: Any) -> Any:
+    """Return a plain value itself, of any other object a `Held`, which `resolve` gives back."""
+    return value if is_plain(value) else Held(value)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -141,7 +146,7 @@ def _lacks(value: Any, name: str) -> bool:
 
 
 def _without(value: Any, key: Any) -> bool:
-    return (key.get() if isinstance(key, Held) else key) not in value
+    return resolve(key) not in value
 
 
 def _key_code(key: Any, scope: Scope) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..holding import Holder
+from ..sizes import elements
 from ..tensor import Tensor
-from .guard import Guard, Guards, is_plain
+from .guard import Guard, Guards, hold, is_plain
 from .source import Attribute, Held, Item, Object, Result, Source
 
 #: Mutable containers: their elements are guarded.
@@ -54,9 +55,9 @@ class HolderState:
                 assert isinstance(found, Item)
                 yield Guard(found.of, "without", found.key)
             elif isinstance(value, _CONTAINERS):  # an equal container is equivalent
-                yield Guard(found, "items", tuple(map(_part, value)))
+                yield Guard(found, "items", tuple(map(hold, value)))
                 if isinstance(value, dict) and value:
-                    yield Guard(Result(_values, found), "items", tuple(map(_part, value.values())))
+                    yield Guard(Result(elements, found), "items", tuple(map(hold, elements(value))))
             elif not self._free or _find_attribute(found, source.of) not in self._free:
                 yield Guard(found, "same", value) if is_plain(value) else Guard(found, "is", Held(value))
 
@@ -81,7 +82,7 @@ def _follow_path(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
         elif number == len(path) - 1 and isinstance(value, dict) and step not in value:
             return Item(source, step), _ABSENT
         else:
-            source, value = Item(source, step if is_plain(step) else Held(step)), value[step]
+            source, value = Item(source, hold(step)), value[step]
     return source, value
 
 
@@ -90,12 +91,3 @@ def _find_attribute(source: Source, holder: Source) -> Any:
     if isinstance(source, Attribute):
         return source.name if source.of == holder else None
     return source.key if isinstance(source, Item) and source.of == Result(vars, holder) else None
-
-
-def _part(value: Any) -> Any:
-    return value if is_plain(value) else Held(value)
-
-
-def _values(mapping: Mapping[Any, Any]) -> list[Any]:
-    """Return the values of a mapping."""
-    return list(mapping.values())

@@ -140,6 +140,11 @@ class Held(Identity):
         return "an object that is gone" if self.is_gone() else format_value(self.get())
 
 
+def resolve(value: Any) -> Any:
+    """Return the object of a `Held`; any other value itself."""
+    return value.get() if isinstance(value, Held) else value
+
+
 #: Types that are shown by their own `repr`, also for derived classes, so that no code of the user runs.
 _SHOWN = (int, float, complex, str, bytes, slice, type(None), np.generic)
 _NAMED = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType, np.ufunc)
@@ -279,8 +284,7 @@ class Item(Source):
     key: Any
 
     def read(self, leaves: Sequence[Any]) -> Any:
-        key = self.key.get() if isinstance(self.key, Held) else self.key
-        return lookup_item(self.of.read(leaves), key)
+        return lookup_item(self.of.read(leaves), resolve(self.key))
 
     def code(self, scope: Scope) -> str:
         of = scope.local(self.of)

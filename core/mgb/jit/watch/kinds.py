@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from ...sizes import elements
 from ...tensor import Tensor
-from ..guard import LARGEST_ARRAY, Contents, is_plain
+from ..guard import LARGEST_ARRAY, Contents, hold, is_plain
 from ..source import (
     MISSING,
     Argument,
@@ -114,20 +115,11 @@ def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
 # containers
 
 
-def _keys(parts: Any) -> tuple[Any, ...]:
-    return tuple(part if is_plain(part) else Held(part) for part in parts)
-
-
 def _has_own(value: Any, names: str) -> bool:
     """Does the class say itself what an object of it holds?"""
     return known.is_heap(type(value)) and any(
         isinstance(lookup(type(value), name)[0], FunctionType) for name in names.split()
     )
-
-
-def values_in(value: Any) -> list[Any]:
-    """What a dict holds at its keys, in their order."""
-    return [*dict.values(value)] if issubclass(type(value), dict) else [*value.values()]
 
 
 def _is_found_by_users(key: Any) -> bool:
@@ -140,30 +132,18 @@ def pairs_in(value: Any) -> dict[Any, Any]:
     return dict(dict.items(value))
 
 
-def elements_in(value: Any) -> list[Any]:
-    """What a list, a tuple or a deque holds, whatever its class says."""
-    base = next(kind for kind in (list, tuple, collections.deque) if isinstance(value, kind))
-    return [*base.__iter__(value)]
-
-
-def members_in(value: Any) -> list[Any]:
-    """What a set or a bytearray holds, whatever its class says."""
-    base = next(kind for kind in (set, frozenset, bytearray) if isinstance(value, kind))
-    return [*base.__iter__(value)]
-
-
 def _mapping(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
     outer, itself = source, value
     if _has_own(value, "__getitem__ __iter__ keys items __len__"):
         source, value = Result(pairs_in, source), pairs_in(value)
-    walk.guard(Result(list, source), "items", _keys(value))
+    walk.guard(Result(list, source), "items", tuple(map(hold, value)))
     for number, (key, part) in enumerate(list(value.items())):
         if is_plain(key):
             walk.place(Item(source, key), part)
         elif _is_found_by_users(key):
             walk.place(Object(Held(key)), key)
-            walk.place(Item(Result(values_in, source), number), part)
+            walk.place(Item(Result(elements, source), number), part)
         else:
             walk.place(Object(Held(key)), key)
             walk.place(Item(source, Held(key)), part)
@@ -176,7 +156,7 @@ def _sequence(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
     outer, itself = source, value
     if _has_own(value, "__getitem__ __iter__ __len__"):
-        source, value = Result(elements_in, source), elements_in(value)
+        source, value = Result(elements, source), elements(value)
     if len(value) > 4 and all(map(is_plain, value)):
         walk.guard(source, "items", tuple(value))
     else:
@@ -192,8 +172,8 @@ def _set(walk: Places, source: Source, value: Any) -> None:
     walk.guard(source, "type", Held(type(value)))
     itself, inside = value, source
     if _has_own(value, "__iter__"):
-        inside, value = Result(members_in, source), members_in(value)
-    walk.guard(Result(list, inside), "items", _keys(value))
+        inside, value = Result(elements, source), elements(value)
+    walk.guard(Result(list, inside), "items", tuple(map(hold, value)))
     for part in value:
         if not is_plain(part):
             walk.place(Object(Held(part)), part)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ...sizes import native, pairs
-from ..guard import Contents, Guard, is_plain
-from ..source import Attribute, Cell, Global, Held, Item, Result, Source, found_at, lookup
+from ...sizes import elements, native, pairs
+from ..guard import Contents, Guard, hold
+from ..source import Attribute, Cell, Global, Item, Result, Source, found_at, lookup, resolve
 from ..tree import fields_of, parts_of, put
-from .kinds import elements_in, pairs_in, values_in
+from .kinds import pairs_in
 
 #: What has a namespace, and the names that were in it.
 Spaces = Sequence[tuple[Any, tuple[str, ...]]]
@@ -105,7 +105,7 @@ def _items(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) ->
     """A container holds these keys or elements."""
     source = itself(guard.source.of if isinstance(guard.source, Result) else guard.source)
     held = found_at(source, leaves)
-    parts = [part.get() if isinstance(part, Held) else part for part in guard.value]
+    parts = list(map(resolve, guard.value))
     if isinstance(held, dict):
         _keys(held, source, parts, places)
     elif isinstance(held, set):
@@ -125,10 +125,10 @@ def _keys(held: dict[Any, Any], source: Source, keys: list[Any], places: Mapping
     is_namespace = isinstance(source, Attribute) and source.name == "__dict__"
     before = {}
     for number, key in enumerate(keys):
-        place: Source = Item(source, key if is_plain(key) else Held(key))
+        place: Source = Item(source, hold(key))
         if is_namespace:
             place = Attribute(source.of, key)  # type: ignore[attr-defined]
-        before[key] = places[place if place in places else Item(Result(values_in, source), number)]
+        before[key] = places[place if place in places else Item(Result(elements, source), number)]
     kind = native(type(held))
     kind.clear(held)
     kind.update(held, before)
@@ -201,8 +201,7 @@ def is_slot(holder: Any, name: str) -> bool:
 
 def itself(source: Source) -> Source:
     """Where a container stands of which a source gives what it holds."""
-    makes = (pairs_in, elements_in, values_in)
-    return source.of if isinstance(source, Result) and source.function in makes else source
+    return source.of if isinstance(source, Result) and source.function in (pairs_in, elements) else source
 
 
 def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
@@ -213,9 +212,9 @@ def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
         source.of.read(leaves).cell_contents = value
     elif isinstance(source, Item):
         holder = itself(source.of).read(leaves)
-        key = source.key.get() if isinstance(source.key, Held) else source.key
-        if isinstance(source.of, Result) and source.of.function is values_in:
-            key = [*dict.keys(holder)][key]
+        key = resolve(source.key)
+        if isinstance(holder, dict) and source.of == Result(elements, itself(source.of)):
+            key = _keys_of(holder)[key]
         native(type(holder)).__setitem__(holder, key, value)
     elif isinstance(source, Attribute):
         holder = source.of.read(leaves)
