@@ -11,7 +11,6 @@ hold after the body was written by it. What is in C, and unknown, or hides its s
 * `kinds`, `classes`, `instances`: the guards of each kind of object;
 * `events`: which code starts, and which functions in C are called;
 * `known`, `pure`, `ops`: what is known of these; `codes`: whose each code object is, asked once;
-* `identities`: which things are one object;
 * `epochs`: whether a class has been changed;
 * `written`: what has changed, and which of that is an effect;
 * `changing`: what is another one from call to call;

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from ..source import Argument, Attribute, Grad, Held, Object, Result, Source, So
 from ..tree import flatten, own_names, parts_of
 from . import known, written
 from .protocols import Watcher
+
+#: Of what is compared by ``is``, those of which something else guards which one it is, where that matters.
+_GUARDED = (Tensor, np.ndarray, ModuleType, type)
 
 
 def handling_of_errors() -> tuple[Any, ...]:
@@ -78,26 +82,34 @@ def tensors(observer: Watcher) -> None:
 
 def objects(observer: Watcher) -> None:
     """Objects of one class that are compared, or are keys, stay as many."""
-    groups: dict[type, list[Source]] = {}
-    moving: set[type] = set()  # of which there may be others
+    walk = observer.walk
+    groups: dict[type, list[tuple[Source, Any]]] = {}
     functions: dict[bool, dict[int, Source]] = {True: {}, False: {}}  # are they in arguments?
-    for source, value in observer.walk.found():
-        if issubclass(type(value), FunctionType):  # no user's __class__ is asked
+    given = frozenset(walk.given.values())
+    for source, value in walk.found():
+        kind = type(value)  # no user's __class__ is asked
+        if issubclass(kind, FunctionType):
             functions[is_in_argument(source)][id(value)] = source
-        elif type(value) is np.ndarray and observer.walk.changing.asks_identity:
-            groups.setdefault(np.ndarray, []).append(source)
-            moving.add(np.ndarray)
-        elif known.is_heap(type(value)) and not issubclass(type(value), (Tensor, type)):
-            groups.setdefault(type(value), []).append(source)
-            if id(value) not in observer.walk.fixed:
-                moving.add(type(value))
+            continue
+        by_is = walk.asks_identity and not is_plain(value) and not issubclass(kind, _GUARDED)
+        if by_is and kind in given and getattr(source, "name", None) in walk.identified:
+            walk.tell(f"may compare a {kind.__name__} among the arguments with {source} by its identity")
+        if by_is or _may_be_compared(kind, walk.changing.asks_identity):
+            groups.setdefault(kind, []).append((source, value))
     if functions[True]:
-        given = tuple(functions[True].values())
-        observer.walk.guard(Sources(given), "other than", frozenset(functions[False]))
-        observer.walk.guard(Sources(given), "different", len(given))
-    for kind, sources in groups.items():
-        if len(sources) > 1 and kind in moving:
-            observer.walk.guard(Sources(tuple(sources)), "different", len(sources))
+        sources = tuple(functions[True].values())
+        walk.guard(Sources(sources), "other than", frozenset(functions[False]))
+        walk.guard(Sources(sources), "different", len(sources))
+    for found in groups.values():
+        if len(found) > 1 and any(id(value) not in walk.fixed for _, value in found):
+            walk.guard(Sources(tuple([source for source, _ in found])), "different", len(found))
+
+
+def _may_be_compared(kind: type, asks_identity: bool) -> bool:
+    """Has it a hash and an ``==`` by its identity, or such of a user's?"""
+    if kind is np.ndarray:
+        return asks_identity
+    return kind is functools.partial or (known.is_heap(kind) and not issubclass(kind, (Tensor, type)))
 
 
 def check_result(observer: Watcher, result: Any) -> None:

@@ -49,6 +49,7 @@ class Places(Protocol):
     also: set[int]
     given: dict[int, type]
     fixed: set[int]
+    asks_identity: bool
     identified: set[str]
     kept: dict[int, tuple[Source, Callable[[], Any]]]
     tell: Callable[[str], object]

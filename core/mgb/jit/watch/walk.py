@@ -34,7 +34,6 @@ from ..source import (
 from . import kinds, known, pure
 from .bearer import Bearer
 from .changing import Changing
-from .identities import guard_identities
 from .modules import Modules
 from .names import Names, codes_in, names_of
 from .unread import Unread
@@ -73,6 +72,8 @@ class Walk:
         May a later call be noted for any number, or array, where this one finds one?
     stored : dict
         By names: the code that writes there, and its line.
+    asks_identity : bool
+        May code compare things by ``is``?
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Walk:
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
         self._whole: set[int] = set()
         self._nans: list[Source] = []
-        self._compares = self._asks_identity = False
+        self._compares = self.asks_identity = False
         self.identified: set[str] = set()  # names that code compares by ``is``
         self._active: set[int] = set()
         self.unread, self.modules = Unread(self), Modules(self)
@@ -309,7 +310,7 @@ class Walk:
         self.tells_addresses |= names.makes_texts
         calls_is = not names.loaded.isdisjoint(("is_", "is_not"))
         self._compares |= names.compares or calls_is
-        self._asks_identity |= names.asks_identity or calls_is
+        self.asks_identity |= names.asks_identity or calls_is
         self.identified |= names.identified
         if names.asks_classes:
             self.asks_classes()
@@ -363,7 +364,7 @@ class Walk:
         self.changing.asks_identity = asks or self.is_wild
         self.unread.ends()
         self.drain()
-        guard_identities(self, self._asks_identity or self.is_wild)
+        self.asks_identity |= self.is_wild
         for bearer in self._bearers:
             bearer.ends()
 
