@@ -6,58 +6,16 @@ parameters of its function or globals, these items have to stay, and no others.
 
 from __future__ import annotations
 
-import dis
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from importlib.util import resolve_name
 from itertools import accumulate
 from types import CodeType, FrameType
-from typing import Protocol
 
 from ..source import Attribute, Cell, Global, Held, Item, Object, Source
+from .names import MODULES, Names
 from .protocols import Places
-
-NAME = "modules"
-#: What loads a key.
-KEYS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_SMALL_INT"})
-_OF_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-_VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF"})
-_WRITING = ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
-
-
-def lookup_at(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction | None:
-    """What loads the key that is looked up in what is loaded at `place`; None: that is used otherwise."""
-    after = [step for step in steps[place + 1 : place + 6] if step.opname != "PRECALL"]
-    words = ["" if step.is_jump_target else step.opname for step in after] + [""] * 4
-    if words[0] == "CONTAINS_OP":
-        return _key_before(steps, place)
-    if words[0] in KEYS and words[1] == "BINARY_SUBSCR":
-        return after[0]
-    if words[0] not in _OF_ATTRIBUTES or after[0].argval != "get" or words[1] not in KEYS:
-        return None
-    calls = words[2] == "CALL" or (words[2] == "LOAD_CONST" and words[3] == "CALL")
-    return after[1] if calls else None
-
-
-def _key_before(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction | None:
-    """What is loaded directly before a variable, or an attribute of a variable."""
-    first = place - 1 if steps[place].opname == "LOAD_ATTR" else place
-    is_reached = any(step.is_jump_target for step in steps[first : place + 1])
-    is_variable = steps[first].opname in _VARIABLES and not is_reached
-    return None if not is_variable or steps[first - 1].opname not in KEYS else steps[first - 1]
-
-
-def is_given(code: CodeType, steps: Sequence[dis.Instruction], loaded: dis.Instruction) -> bool:
-    """Is a variable that `loaded` loads a global, or a parameter of `code` that keeps its value?"""
-    name: str = loaded.argval
-    if loaded.opname != "LOAD_FAST":
-        return loaded.opname == "LOAD_GLOBAL"
-    count = code.co_argcount + code.co_kwonlyargcount
-    written = (step.argval for step in steps if step.opname.startswith(_WRITING))
-    return name in code.co_varnames[:count] and not any(
-        name == part or (isinstance(part, tuple) and name in part) for part in written
-    )
 
 
 def packages_of(name: str, level: int, package: str | None) -> list[str]:
@@ -65,14 +23,6 @@ def packages_of(name: str, level: int, package: str | None) -> list[str]:
     with suppress(ImportError):
         name = resolve_name("." * level + name, package)
     return [*accumulate(name.split("."), "{}.{}".format)]
-
-
-class Named(Protocol):
-    """What code names, see `names.Names`."""
-
-    keys: set[str]
-    asked: set[tuple[str, str]]
-    shows_modules: bool
 
 
 class Modules:
@@ -100,12 +50,12 @@ class Modules:
 
     def found(self, source: Source) -> None:
         """It stands at `source`."""
-        is_named = isinstance(source, Attribute | Global | Cell) and source.name == NAME
+        is_named = isinstance(source, Attribute | Global | Cell) and source.name == MODULES
         self._is_found, self._is_shown = True, self._is_shown or not is_named
         self._walk.is_(source, sys.modules)
         self._look_up(self._keys)
 
-    def reads(self, code: CodeType, names: Named) -> None:
+    def reads(self, code: CodeType, names: Names) -> None:
         """`code` starts, whose names are these."""
         self._keys |= names.keys
         self._is_shown = self._is_shown or names.shows_modules

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
-from .modules import KEYS, is_given, lookup_at
-from .modules import NAME as MODULES
-
+#: The name of ``sys.modules``.
+MODULES = "modules"
 _GLOBALS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_NAME", "DELETE_NAME"})
 _GLOBALS_WRITTEN = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
@@ -25,6 +24,10 @@ _VARIABLES_WRITTEN = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 _FORMATTING = frozenset({"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"})
 _OF_TEXTS = frozenset("str repr format ascii print format_map __str__ __repr__ __format__".split())
 _ELEMENTS_WRITTEN = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR"})
+#: What loads a key.
+_KEYS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_SMALL_INT"})
+_VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF"})
+_FAST_WRITTEN = ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR")
 #: What takes the arguments of a call from the stack.
 _CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
 #: Builtin functions that take an attribute by a name, which may stand in the code.
@@ -122,10 +125,10 @@ class Names:
             self._constant(constant)
 
     def _looks_up(self, code: CodeType, found: Sequence[dis.Instruction]) -> None:
-        for step in (lookup_at(found, n) for n, step in enumerate(found) if _names_modules(step)):
+        for step in (_key_looked_up(found, n) for n, step in enumerate(found) if _names_modules(step)):
             if step is not None and step.opname == "LOAD_CONST" and type(step.argval) is str:
                 self.keys.add(step.argval)
-            elif step is not None and is_given(code, found, step):
+            elif step is not None and _is_given(code, found, step):
                 self.asked.add((step.opname, step.argval))
             else:
                 self.shows_modules = True
@@ -197,7 +200,7 @@ def _attributes_after(found: Sequence[dis.Instruction], place: int) -> Iterator[
 def _is_appended_to(found: Sequence[dis.Instruction], place: int) -> bool:
     """Is all that is done with what is loaded at `place`, or with an element of it, to append to it?"""
     while [step.opname for step in found[place + 2 : place + 3]] == ["BINARY_SUBSCR"]:
-        if found[place + 1].opname not in KEYS:
+        if found[place + 1].opname not in _KEYS:
             return False
         place += 2
     return [*_attributes_after(found, place)][:1] == ["append"]
@@ -205,6 +208,40 @@ def _is_appended_to(found: Sequence[dis.Instruction], place: int) -> bool:
 
 def _names_modules(step: dis.Instruction) -> bool:
     return step.argval == MODULES and step.opname in _READING
+
+
+def _key_looked_up(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction | None:
+    """What loads the key that is looked up in what is loaded at `place`; None: that is used otherwise."""
+    after = [step for step in steps[place + 1 : place + 6] if step.opname != "PRECALL"]
+    words = ["" if step.is_jump_target else step.opname for step in after] + [""] * 4
+    if words[0] == "CONTAINS_OP":
+        return _key_before(steps, place)
+    if words[0] in _KEYS and words[1] == "BINARY_SUBSCR":
+        return after[0]
+    if words[0] not in ("LOAD_ATTR", "LOAD_METHOD") or after[0].argval != "get" or words[1] not in _KEYS:
+        return None
+    calls = words[2] == "CALL" or (words[2] == "LOAD_CONST" and words[3] == "CALL")
+    return after[1] if calls else None
+
+
+def _key_before(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction | None:
+    """What is loaded directly before a variable, or an attribute of a variable."""
+    first = place - 1 if steps[place].opname == "LOAD_ATTR" else place
+    is_reached = any(step.is_jump_target for step in steps[first : place + 1])
+    is_variable = steps[first].opname in _VARIABLES and not is_reached
+    return None if not is_variable or steps[first - 1].opname not in _KEYS else steps[first - 1]
+
+
+def _is_given(code: CodeType, steps: Sequence[dis.Instruction], loaded: dis.Instruction) -> bool:
+    """Is a variable that `loaded` loads a global, or a parameter of `code` that keeps its value?"""
+    name: str = loaded.argval
+    if loaded.opname != "LOAD_FAST":
+        return loaded.opname == "LOAD_GLOBAL"
+    count = code.co_argcount + code.co_kwonlyargcount
+    written = (step.argval for step in steps if step.opname.startswith(_FAST_WRITTEN))
+    return name in code.co_varnames[:count] and not any(
+        name == part or (isinstance(part, tuple) and name in part) for part in written
+    )
 
 
 def _is_by_constant(found: Sequence[dis.Instruction], place: int) -> bool:
