@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..apply import caller
-from ..errors import TraceOutputError
+from ..errors import TraceOutputError, UnrolledLoopWarning
 from ..scalars import SCALARS, Scalar, Size, holds_followed
 from ..sizes import settled
 from ..tensor import Tensor, run_in
@@ -18,9 +20,11 @@ from .record import End, Ends, FixedValue, LiveValue, Record
 from .recording import Recording
 from .source import Argument
 from .tree import flatten_once, map_parts, parts_of
-from .unrolled import warn_unrolled_loops
 
 _IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), type, np.generic, np.dtype)
+
+#: One line may record the very same op so often before it is taken for a loop that should not be unrolled.
+_MANY = 1000
 
 #: A function and its positional arguments.
 Body = Sequence[Any]
@@ -36,7 +40,7 @@ def run_body(session: Recording, body: Body, kwargs: Mapping[str, Any]) -> Any:
 
 def close(session: Recording, result: Any) -> Record:
     """Return the record of a call whose body returned `result`; it has ends if later calls may skip it."""
-    warn_unrolled_loops(session.record)
+    _warn_unrolled_loops(session.record)
     if session.is_pure or (session.policy.freezes and not session.reads):
         session.record.ends = _find_ends(_add_effects(result, session), session)
     return session.finish()
@@ -114,6 +118,24 @@ def replace_symbolic(result: Any, decide: bool) -> Any:
         return tuples[id(value)][1]
 
     return settle(result)
+
+
+def _warn_unrolled_loops(record: Record) -> None:
+    """Warn if one line of the body recorded the same op, of one type, at least `_MANY` times."""
+    if len(record.entries) < _MANY:
+        return
+    counts: Counter[Any] = Counter(
+        (entry.source, entry.op, entry.spec.ndim, entry.spec.dtype) for entry in record.entries if entry.args
+    )
+    (source, op, *_), count = counts.most_common(1)[0]
+    if count >= _MANY and source:
+        warnings.warn(
+            f"the loop at {source} was recorded step by step: {count} times {op.name} among "
+            f"{len(record.entries)} ops, which take long to compile; mgb.jit.scan, fori_loop and while_loop "
+            "record one step",
+            UnrolledLoopWarning,
+            stacklevel=2,
+        )
 
 
 def _add_effects(result: Any, session: Recording) -> Any:

@@ -8,6 +8,7 @@ import contextvars
 import decimal
 import enum
 import functools
+import gc
 import operator
 import threading
 import types
@@ -36,7 +37,6 @@ from ..source import (
     lookup,
 )
 from . import classes, instances, known, pure
-from .caches import Kept, results_in
 from .names import BY_NAME
 from .protocols import Places
 
@@ -261,11 +261,36 @@ def _kept(walk: Places, source: Source, value: Any) -> None:
     walk.is_(source, value)
     here = Object(Held(value))
     walk.place(Attribute(here, "__wrapped__"), value.__wrapped__)
-    walk.guard(here, "meets", Kept(value))
+    walk.guard(here, "meets", _Kept(value))
     walk.caches.append((value, value.cache_info().misses))
-    for result in results_in(value):
+    for result in _results_in(value):
         if not is_plain(result):
             walk.place(Object(Held(result)), result)
+
+
+class _Kept:
+    """What a function made by `lru_cache` has kept, which it still has where this is called."""
+
+    def __init__(self, cached: Any) -> None:
+        self._known = [Held(result) for result in _results_in(cached)]
+
+    def __call__(self, cached: Any) -> bool:
+        now = set(map(id, _results_in(cached)))
+        return all(id(held.get()) in now and not held.is_gone() for held in self._known)
+
+    def __repr__(self) -> str:
+        return "a function has forgotten results that it kept by lru_cache"
+
+
+def _results_in(cached: Any) -> list[Any]:
+    """The results that a function made by `lru_cache` keeps, and what it keeps them by."""
+    found = []
+    for part in gc.get_referents(cached):
+        if type(part) is dict and part is not getattr(cached, "__dict__", None):
+            found += [value for value in part.values() if type(value).__name__ != "_lru_list_elem"]
+        elif part is not cached.__wrapped__ and not isinstance(part, (type, dict)):
+            found.append(part)
+    return found
 
 
 # functions, classes, modules
