@@ -39,6 +39,11 @@ SHAPE = Op(
 OUTPUT_GRADIENT = Op("output_gradient", Kind.OPAQUE, lambda y: y, differentiable=False)
 
 
+def has_same_bits(mine: Any, other: Any) -> bool:
+    """Check whether two constants are identical, including the sign of zero and the payload of NaN."""
+    return bool(mine.dtype == other.dtype and mine.shape == other.shape and mine.tobytes() == other.tobytes())
+
+
 @dataclass(slots=True, eq=False)
 class Literal:
     """A constant operand.
@@ -74,13 +79,9 @@ class Literal:
     def matches(self, other: Any) -> bool:
         """Check whether `other` is the same constant. NaN equals NaN; 0.0 and -0.0 differ."""
         mine = self.array
-        if mine is other:
+        if mine is other or has_same_bits(mine, other):
             return True
-        if mine.dtype != other.dtype or mine.shape != other.shape:
-            return False
-        if mine.tobytes() == other.tobytes():
-            return True
-        if mine.dtype.kind != "f":
+        if mine.dtype != other.dtype or mine.shape != other.shape or mine.dtype.kind != "f":
             return False
         signs = np.array_equal(np.signbit(mine[mine == 0]), np.signbit(other[mine == 0]))
         return bool(np.array_equal(mine, other, equal_nan=True)) and signs

@@ -20,9 +20,9 @@ from ...ir import Node, Spec, const_node, input_node
 from ...scalars import Size
 from ...sizes import Lengths, Sizes, plain
 from ...tracing import make_node
-from ..entry import Literal
+from ..entry import Literal, has_same_bits
 from .link import Link
-from .operands import Varying, has_same_bits
+from .operands import Varying
 
 #: The most forms that are cached.
 _FORMS = 256

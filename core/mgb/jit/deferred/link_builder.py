@@ -10,9 +10,9 @@ from ...apply import caller
 from ...ir import Node, Op, Spec, const_node, input_node
 from ...tensor import Session, Tensor
 from ...tracing import make_node
-from ..entry import Literal
+from ..entry import Literal, has_same_bits
 from .link import Link
-from .operands import Ref, Varying, has_same_bits, is_number, normalize_scalar
+from .operands import Ref, Varying, is_number, normalize_scalar
 
 
 class LinkBuilder:

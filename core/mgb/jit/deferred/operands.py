@@ -65,11 +65,6 @@ def is_number(tensor: Tensor) -> bool:
     return tensor._index == CONSTANT and not tensor._data.ndim
 
 
-def has_same_bits(mine: Any, other: Any) -> bool:
-    """Check whether two constants are identical, including the sign of zero and the payload of NaN."""
-    return bool(mine.dtype == other.dtype and mine.shape == other.shape and mine.tobytes() == other.tobytes())
-
-
 @np.errstate(over="ignore")
 def number_to_array(value: Any, dtype: Any) -> Any:
     """Return a Python number as a 0-d array."""

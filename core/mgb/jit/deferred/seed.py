@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir import Node, const_node, input_node
-from ..entry import CUTS, END, EXCLUDE, OUTPUT_GRADIENT, SHAPE, Entry, Literal
+from ..entry import CUTS, END, EXCLUDE, OUTPUT_GRADIENT, SHAPE, Entry, Literal, has_same_bits
 from ..entry import Ref as Recorded
 from ..record import Record
 from ..variant import Variant
 from .link import Link
-from .operands import Ref, has_same_bits, normalize_scalar
+from .operands import Ref, normalize_scalar
 from .plan import SequencePlan
 
 

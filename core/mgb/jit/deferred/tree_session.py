@@ -14,9 +14,9 @@ from ...apply import constant
 from ...apply import record as record_on_tapes
 from ...ir import Op
 from ...tensor import Session, Tensor, place
-from ..entry import Literal
+from ..entry import Literal, has_same_bits
 from .link import NOTHING, Link, signs_of
-from .operands import Ref, Varying, has_same_bits, is_number, number_to_array, snapshot
+from .operands import Ref, Varying, is_number, number_to_array, snapshot
 from .results import Rebound
 
 _reference = weakref.ref

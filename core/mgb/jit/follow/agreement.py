@@ -12,7 +12,7 @@ from ...ops import dynamic
 from ...scalars import plain
 from ...sizes import count
 from ..call import Recorded
-from ..entry import Literal, Ref
+from ..entry import Literal, Ref, has_same_bits
 from ..guard import is_plain, same
 from ..record import Binding, End, External, FixedValue, LiveValue, Record
 
@@ -157,5 +157,4 @@ def _is_same(one: Any, two: Any) -> bool:
 def _is_same_array(one: Any, two: Any) -> bool:
     if one is None or two is None:
         return one is two
-    one, two = np.asarray(one), np.asarray(two)
-    return bool(one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes())
+    return has_same_bits(np.asarray(one), np.asarray(two))
