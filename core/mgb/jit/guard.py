@@ -293,14 +293,6 @@ class Guards:
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards.values())
 
-    def __len__(self) -> int:
-        return len(self._guards)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Guards) and self._guards.keys() == other._guards.keys()
-
-    __hash__ = None  # type: ignore[assignment]
-
     def write(self, writer: Lines) -> Lines:
         """Write lines that return `MISS` where a guard does not hold. An exception counts as `MISS` too."""
         for guard in self:

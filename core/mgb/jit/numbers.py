@@ -108,9 +108,6 @@ class Numbers:
         self._guards = guards
         self._made: dict[Source, Scalar] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._made)
-
     def at(self, source: Source, value: Any) -> Any:
         """Return the symbolic number for `value` at `source`. NaN stays NaN, which is known by identity."""
         if value != value:

@@ -274,11 +274,6 @@ class Record:
             self.statics[step] = value
         return self.statics[step]
 
-    @property
-    def signature(self) -> tuple[Spec, ...]:
-        """Return the specs of all external inputs."""
-        return tuple(e.node.spec for e in self.externals)
-
     def owners(self) -> list[Any]:
         """Return the objects outside where the sources of inputs, effects and results start."""
         handed_on = (*(binding.source for binding in self.bindings), *self.returned)

@@ -53,9 +53,6 @@ class Specializations:
         #: By keys: the number of misses in a row, and the call of the last one.
         self._missed: dict[tuple[Any, ...], tuple[int, int]] = {}
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
     def __iter__(self) -> Iterator[Any]:
         """Yield the calls, the oldest first."""
         for calls in self._calls.values():
@@ -112,11 +109,6 @@ class Specializations:
         self._newest.keep(pattern, call, leaves, cache_limit(call.variant))
         return freed
 
-    def drop(self, key: Key) -> None:
-        """Remove all calls for arguments with `key`."""
-        for known in self._matching_keys(key):
-            self._calls.drop(known)
-
     # what changes
 
     def find_symbolic(self, key: Key, leaves: Sequence[Any]) -> frozenset[Source]:
@@ -127,7 +119,7 @@ class Specializations:
         record: Record = newest.variant.abstract_record
         now, then = numbers_in(leaves), record.numbers
         arguments = (Argument(index) for index in now if now[index] != then[index])
-        outside = (source for guard in record.guards or () for source in _find_changed(guard, leaves))
+        outside = (source for guard in record.guards for source in _find_changed(guard, leaves))
         return record.follows.union(arguments, outside)
 
     def is_megamorphic(self, key: Key, leaves: Sequence[Any], now: int) -> bool:
