@@ -44,7 +44,7 @@ class Events:
         #: By the ids of code objects of whose starts nobody wants to be told: their globals.
         self._quiet = {} if quiet is None else quiet
         self._busy = self._is_on = False
-        #: Has Python stopped to tell, as where telling itself has failed?
+        #: Has telling failed, as by a signal? The body may handle that; before Python 3.12 no more is told.
         self.is_lost = False
         self._callback = self._profiled  # which CPython calls without a reference of its own
 
@@ -108,12 +108,20 @@ class Events:
         if self._listener is None or self._busy or frame.f_code.co_filename == __file__:
             return
         if self._quiet.get(id(frame.f_code)) is not frame.f_globals:
-            self._listener.starts(frame)
+            try:
+                self._listener.starts(frame)
+            except BaseException:
+                self.is_lost = True
+                raise
 
     def tell_call(self, function: Any, frame: FrameType) -> None:
         """A function in C is called."""
         if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
-            self._listener.calls(function, frame)
+            try:
+                self._listener.calls(function, frame)
+            except BaseException:
+                self.is_lost = True
+                raise
 
 
 def _started(code: CodeType, offset: int) -> None:

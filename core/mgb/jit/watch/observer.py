@@ -132,7 +132,11 @@ class Observer:
     def enters(self, holder: Any) -> None:
         """The library works with a holder."""
         if _watching.observer is self and id(holder) not in self.running.made:
-            self.net.without(self.running.see, self._enters, holder)
+            try:
+                self.net.without(self.running.see, self._enters, holder)
+            except BaseException:
+                self.net.is_lost = True
+                raise
 
     def _enters(self, holder: Any) -> None:
         if self.walk.where(holder) is None:

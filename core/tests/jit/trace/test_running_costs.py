@@ -226,7 +226,7 @@ def test_lengths_that_were_seen_before_cost_as_much_however_many_there_are() -> 
         for number in range(6 * several + 2):
             traced(x, number % several)
         costs[several] = calls_of(lambda: traced(x, 2))
-    assert costs[64] <= 1.05 * costs[4], costs
+    assert costs[64] <= 1.1 * costs[4], costs  # an op whose lengths keep changing runs at once
 
 
 def test_body_is_skipped_again_after_what_was_new_at_each_call_stays() -> None:

@@ -25,7 +25,7 @@ import mgb.module as M
 import numpy as np
 import pytest
 from interrupting import at_line
-from mgb.jit.watch import Observer
+from mgb.jit.watch import Observer, bearer, kinds, walk
 from threads import together
 from watch_cases import everything_is_undone, module_of
 
@@ -213,6 +213,83 @@ def test_signal_in_the_body_ends_the_watching() -> None:
             Observer([]).run(module.f)
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+class Late(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Late])
+@pytest.mark.parametrize(
+    "change", ["S = 5.0", "T['a'][0] = 7.0", "L.bias = mgb.Parameter([4.0])", "HIDDEN.stop.by = 6.0"]
+)
+def test_body_that_goes_on_after_a_signal_in_watching_is_never_stale(
+    error: type[BaseException], change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+    class Scales(mgb.module.Module):
+        by = 2.0
+        def forward(self, x): return x * self.by
+
+    S, T, L, HIDDEN = 2.0, {"a": [3.0]}, mgb.module.Linear(1, 1), slice(Scales())
+    def helper(x): return HIDDEN.stop(L(x)) * S * T["a"][0]
+    def f(x):
+        try: helper(x)
+        except (KeyboardInterrupt, LATE): pass
+        return helper(x)
+    """
+
+    def stop(*_: Any) -> None:
+        raise error
+
+    left = 0
+
+    def signalling(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGUSR1)
+            return real(*args)
+
+        return call
+
+    for owner, name in (
+        (walk, "names_of"),
+        (walk, "read_variables"),
+        (kinds, "look"),
+        (bearer.Bearer, "read"),
+    ):
+        monkeypatch.setattr(owner, name, signalling(getattr(owner, name)))
+    before = signal.signal(signal.SIGUSR1, stop)
+    x, place, reached = mgb.tensor([[1.0]]), 0, True
+    try:
+        while reached:
+            place += 1
+            module: Any = module_of(text)
+            module.LATE = Late
+            traced, left = mgb.jit.trace(module.f), place
+            with contextlib.suppress(error):
+                traced(x)
+            reached, left = left <= 0, 0
+            exec(change, vars(module))
+            for _ in range(2):
+                assert traced(x).item() == pytest.approx(module.f(x).item()), place
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert place > 10
+
+
+def test_body_that_handles_its_refusal_is_refused() -> None:
+    module: Any = module_of("""
+    def f(x):
+        try: print("said")
+        except BaseException: pass
+        return x * 2
+    """)
+    for _ in range(2):
+        with pytest.raises(mgb.errors.ImpureBodyError):
+            mgb.jit.trace(module.f, run_body=False)(mgb.tensor(1.0))
 
 
 def test_other_threads_are_not_observed() -> None:
