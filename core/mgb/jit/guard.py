@@ -34,7 +34,7 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if issubclass(kind, np.generic):  # `isinstance` is true for symbolic numbers
         return not (value.dtype.hasobject or kind is np.void)  # np.void may be a view of an array
-    return issubclass(kind, np.dtype)
+    return issubclass(kind, np.dtype) and value.names is None  # names can be changed
 
 
 def hold(value: Any) -> Any:

@@ -70,15 +70,23 @@ def namespace(thing: Any) -> dict[str, Any]:
 
 
 def lookup_attribute(thing: Any, name: str) -> Any:
-    """As `getattr`, but a ``__getattr__`` of a user's is not called for what is gone."""
+    """As `getattr`, but what computes an attribute that is gone, as a ``__getattr__`` does, is not called."""
     kind = type(thing)
     own = namespace(thing)
     is_computed = isinstance(lookup(kind, "__getattr__")[0], FunctionType)
+    if name not in own and _is_computed_once(lookup(kind, name)[0]):
+        raise AttributeError(name)
     if is_computed or (issubclass(kind, ModuleType) and "__getattr__" in own):
         kinds = (kind, thing) if issubclass(kind, type) else (kind,)
         if name not in own and all(lookup(one, name)[0] is MISSING for one in kinds):
             raise AttributeError(name)
     return getattr(thing, name)
+
+
+def _is_computed_once(raw: Any) -> bool:
+    """Is it what a class has of the kind of `cached_property`, beside which an object may have its own?"""
+    kind = type(raw)
+    return isinstance(lookup(kind, "__get__")[0], FunctionType) and lookup(kind, "__set__")[0] is MISSING
 
 
 def lookup_item(container: Any, key: Any) -> Any:

@@ -19,7 +19,7 @@ from ..holding import Holder
 from ..ir import Spec
 from ..sizes import elements, native, pairs, tuple_like
 from ..trusted import is_library
-from .source import Identity
+from .source import Identity, is_static
 
 #: The hash and equality of objects that are equal to themselves alone.
 _OF_OBJECTS: Any = (object.__hash__, object.__eq__)
@@ -176,7 +176,9 @@ def _is_users(kind: type) -> bool:
     """Check whether it is a class that a user wrote in Python, or one without attributes."""
     if kind in _EMPTY:
         return True
-    return kind.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP and not is_library(kind.__module__)
+    if kind.__flags__ & (_HEAP | _IMMUTABLE) != _HEAP:
+        return False
+    return not (is_library(kind.__module__) and is_static(kind))
 
 
 def exact_key(value: Any) -> tuple[Any, ...]:

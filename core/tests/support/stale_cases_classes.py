@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import copy
+import dataclasses
 import functools
+import types
 import typing
 
 from mgb.autodiff import Function
@@ -311,4 +314,138 @@ def the_subclasses_of_a_class():
     return changing(
         lambda x: x * sum(kind.gain for kind in Root.__subclasses__()),
         lambda: kept.append(type("Second", (Root,), {"gain": 5.0})),
+    )
+
+
+class _Always:
+    def __get__(self, instance, owner=None):
+        return 1.0
+
+
+def _overridden(method):
+    base = type("Base", (), {"gain": method})
+    leaf = type("Leaf", (base,), {})
+    it = leaf()
+    return changing(
+        lambda x: x * it.gain,
+        lambda: setattr(leaf, "gain", 5.0),
+        lambda: delattr(leaf, "gain"),
+        lambda: setattr(leaf, "gain", property(lambda self: 7.0)),
+    )
+
+
+@case
+def a_property_in_whose_place_comes_a_value():
+    return _overridden(property(lambda self: 1.0))
+
+
+@case
+def a_descriptor_in_whose_place_comes_a_value():
+    return _overridden(_Always())
+
+
+@case
+def a_property_of_super_in_whose_place_comes_a_value():
+    class Root:
+        @property
+        def gain(self):
+            return 1.0
+
+    class Middle(Root):
+        pass
+
+    class Leaf(Middle):
+        @property
+        def gain(self):
+            return super().gain * 2.0
+
+    it = Leaf()
+    return changing(lambda x: x * it.gain, lambda: setattr(Middle, "gain", 5.0))
+
+
+def _of_a_library(kind):
+    it = kind()
+    return changing(
+        lambda x: x * it.gain * it.apply(),
+        lambda: setattr(kind, "gain", 5.0),
+        lambda: setattr(kind, "apply", lambda self: 7.0),
+    )
+
+
+def _members():
+    return {"gain": 1.0, "apply": lambda self: 2.0}
+
+
+@case
+def a_class_by_make_dataclass():
+    return _of_a_library(dataclasses.make_dataclass("Made", [], namespace=_members()))
+
+
+@case
+def a_class_by_new_class():
+    return _of_a_library(types.new_class("Made", (), {}, lambda space: space.update(_members())))
+
+
+@case
+def a_class_by_its_metaclass():
+    return _of_a_library(abc.ABCMeta("Made", (), _members()))
+
+
+@case
+def a_class_that_says_another_module():
+    return _of_a_library(type("Made", (), {**_members(), "__module__": "numpy"}))
+
+
+@case
+def a_class_of_a_namespace_without_a_name():
+    space = {}
+    exec("class Made:\n    gain = 1.0\n    def apply(self): return 2.0", space)
+    return _of_a_library(space["Made"])
+
+
+@typing.runtime_checkable
+class WithGain(typing.Protocol):
+    gain: float
+
+
+class Plain:
+    pass
+
+
+@case
+def a_protocol_that_an_object_comes_to_have():
+    it = Plain()
+    return changing(
+        lambda x: x * (2.0 if isinstance(it, WithGain) else 3.0),
+        lambda: setattr(it, "gain", 1.0),
+        lambda: delattr(it, "gain"),
+        lambda: setattr(Plain, "gain", 1.0),
+    )
+
+
+class Once:
+    use = True
+    asked = 0
+
+    @functools.cached_property
+    def gain(self):
+        Once.asked += 1
+        return 2.0
+
+
+@case
+def a_cached_property_that_nobody_asks_for():
+    once = Once()
+    new = []
+
+    def change():
+        nonlocal once
+        Once.use, once = False, Once()
+        new.append(once)
+
+    return changing(
+        lambda x: (x * (once.gain if Once.use else 5.0), [len(vars(one)) for one in new]),
+        lambda: None,
+        change,
+        change,
     )

@@ -378,3 +378,38 @@ def two_names_that_swap():
         first, second = second, first
 
     return changing(lambda x: x * first + second, change)
+
+
+@case
+def fields_of_a_dtype_that_are_renamed():
+    kind = np.dtype([("a", np.float32), ("b", np.float32)])
+    rows = np.array([(1, 2), (3, 4)], kind.descr)
+
+    def rename(*names):
+        kind.names = rows.dtype.names = names
+
+    return changing(
+        lambda x: (x * (2.0 if rows.dtype.names[0] == "a" else 3.0), kind.names),
+        lambda: rename("b", "a"),
+        lambda: rename("y", "z"),
+    )
+
+
+@case
+def the_namespace_of_an_object_that_is_returned():
+    class Plain:
+        pass
+
+    it = Plain()
+    it.gain = 1.0
+    spaces = []
+
+    def body(x):
+        return x * 2.0, [(space.pop("new", None), it.__dict__.get("new")) for space in spaces], vars(it)
+
+    return changing(
+        body,
+        lambda: setattr(it, "gain", 3.0),
+        lambda: spaces.append(vars(it)),
+        lambda: it.__dict__.update(new=1.0),
+    )

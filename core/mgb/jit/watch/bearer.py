@@ -66,7 +66,7 @@ class Bearer:
     def _no_class_gains_a_name(self) -> None:
         """Code that computes names may have found that no class of an object has one."""
         for base in self._thing.__mro__:
-            if known.is_heap(base) and not pure.is_library(base.__module__):
+            if pure.is_users_class(base):
                 names = Result(list, Attribute(Object(Held(base)), "__dict__"))
                 self._walk.guard(names, "items", tuple(vars(base)))
 
@@ -78,7 +78,7 @@ class Bearer:
             return True
         kind = type(self._thing)
         getter, owner = lookup(kind, "__getattr__")
-        has_getter = getter is not MISSING and owner is not None and not pure.is_library(owner.__module__)
+        has_getter = getter is not MISSING and owner is not None and pure.is_users_class(owner)
         return has_getter or lookup(kind, name)[0] is not MISSING
 
     def _is_users(self) -> bool:
@@ -167,7 +167,9 @@ class Bearer:
         if name in own and hasattr(type(raw), "__set__") and not isinstance(raw, MemberDescriptorType):
             self._walk.place(Item(Attribute(self._source, "__dict__"), name), own[name])
         elif name in own:
-            if raw is MISSING and isinstance(lookup(type(self._thing), "__getattr__")[0], FunctionType):
+            if raw is MISSING:
+                raw = lookup(type(self._thing), "__getattr__")[0]
+            if hasattr(type(raw), "__get__") and not isinstance(raw, MemberDescriptorType):  # would be called
                 self._walk.guard(Attribute(self._source, "__dict__"), "has", name)  # asked before that is
             self.place(name, own[name])
         elif isinstance(raw, MemberDescriptorType) and owner is not None and known.is_heap(owner):
@@ -229,7 +231,7 @@ def _every(thing: Any) -> Collection[str]:
         return [
             name
             for base in thing.__mro__
-            if known.is_heap(base) and not pure.is_library(base.__module__)
+            if pure.is_users_class(base)
             for name in vars(base)
             if not name.startswith("__") or name == "__annotations__"
         ]

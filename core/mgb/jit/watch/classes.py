@@ -6,11 +6,11 @@ import types
 from types import FunctionType
 from typing import Any
 
-from ...trusted import is_library
 from ..source import Attribute, Held, Item, Object, Source
-from . import known, pure
+from . import known
 from .epochs import Unchanged
 from .protocols import Places
+from .pure import is_users_class as is_users
 
 #: What a class holds that is called.
 METHODS = (FunctionType, staticmethod, classmethod, property)
@@ -23,9 +23,9 @@ def facts(walk: Places, source: Source, kind: type) -> None:
     Methods are places once they are named, but for those that Python or a library calls.
     """
     walk.guard(source, "meets", Unchanged(kind, _facts))
-    is_of_library = any(known.is_heap(base) and pure.is_library(base.__module__) for base in kind.__mro__)
+    is_of_library = any(known.is_heap(base) and not is_users(base) for base in kind.__mro__)
     for base in kind.__mro__:
-        if known.is_heap(base) and not pure.is_library(base.__module__):
+        if is_users(base):
             if base is not kind:
                 walk.place(Object(Held(base)), base)
             for name, raw in list(vars(base).items()):
@@ -43,20 +43,22 @@ def look(walk: Places, base: type, name: str, raw: Any) -> None:
     """A method or a descriptor, which Python calls for operators, attributes and more."""
     if isinstance(raw, METHODS):  # which the list of methods tells
         walk.place(Object(Held(raw)), raw)
-    elif hasattr(type(raw), "__get__") and not isinstance(raw, _SLOTS):
+    elif _is_called(raw):
         walk.place(Item(Attribute(Object(Held(base)), "__dict__"), name), raw)
 
 
 def methods_of(kind: type) -> tuple[Any, ...]:
-    """The names and functions that users have given a class."""
+    """The names and methods that users have given a class, and what takes the place of a method."""
+    spaces = [vars(base) for base in kind.__mro__ if is_users(base)]
+    names = {name for space in spaces for name, raw in space.items() if _is_called(raw)}
     return tuple(
-        part
-        for base in kind.__mro__
-        if known.is_heap(base) and not is_library(base.__module__)
-        for pair in vars(base).items()
-        if isinstance(pair[1], METHODS)
-        for part in pair
+        part for space in spaces for name, raw in space.items() if name in names for part in (name, raw)
     )
+
+
+def _is_called(raw: Any) -> bool:
+    """Does Python call it where its name is asked for, or its value?"""
+    return isinstance(raw, METHODS) or (hasattr(type(raw), "__get__") and not isinstance(raw, _SLOTS))
 
 
 def every_method(kind: type) -> tuple[Any, ...]:

@@ -115,6 +115,7 @@ def _may_be_compared(kind: type, asks_identity: bool) -> bool:
 def check_result(observer: Watcher, result: Any) -> None:
     """What comes from outside is that very object in the result; a list would be another one."""
     waiting, seen = [(result, False)], set[int]()
+    spaces = _namespaces(observer)
     while waiting:
         part, in_outside = waiting.pop()
         inside = parts_of(part) if id(part) not in seen else None
@@ -122,7 +123,8 @@ def check_result(observer: Watcher, result: Any) -> None:
         if isinstance(part, Tensor) and observer.makes(part) and (notes := written.notes_of(part)):
             reason = f"returns a Tensor that it gives the attribute {notes[0]}"
             return observer.impure(reason, line=observer.line)
-        is_outside = in_outside or id(part) in observer.walk.given or observer.known(part) is not None
+        is_outside = in_outside or id(part) in spaces or id(part) in observer.walk.given
+        is_outside = is_outside or observer.known(part) is not None
         if inside is not None and not isinstance(part, tuple):
             if is_outside:
                 return observer.impure(f"returns a {type(part).__name__} from outside", line=observer.line)
@@ -131,3 +133,11 @@ def check_result(observer: Watcher, result: Any) -> None:
                 observer.walk.is_(source, part)
         waiting += [(each, is_outside) for each in inside or ()]
     return None
+
+
+def _namespaces(observer: Watcher) -> set[int]:
+    """The ids of what `vars` gives of things outside, where code may have asked for that."""
+    walk = observer.walk
+    if not walk.is_wild and walk.loaded.isdisjoint(("vars", "__dict__")):
+        return set()
+    return {id(getattr(thing, "__dict__", None)) for thing, _ in walk.spaces} - {id(None)}

@@ -82,7 +82,7 @@ def instance(walk: Places, source: Source, value: Any) -> None:
 
 def _has_trusted_methods(base: type) -> bool:
     """Does code that is not watched read its objects?"""
-    if not known.is_heap(base) or not pure.is_library(base.__module__):
+    if not known.is_heap(base) or pure.is_users_class(base):
         return False
     return known.top_of(base) == "numpy" or known.is_pure_library(base)
 

@@ -109,7 +109,15 @@ def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
         return
     walk.guard(source, "array", Contents.of(value))
     walk.guard(Attribute(Attribute(source, "flags"), "num"), "same", value.flags.num)
+    if value.dtype.names is not None:  # which can be changed
+        walk.guard(Attribute(Attribute(source, "dtype"), "names"), "same", value.dtype.names)
     walk.bear(source, value)
+
+
+def _dtype(walk: Places, source: Source, value: np.dtype[Any]) -> None:
+    walk.is_(source, value)
+    if value.names is not None:  # which can be changed
+        walk.guard(Attribute(Object(Held(value)), "names"), "same", value.names)
 
 
 # containers
@@ -335,7 +343,7 @@ def _class(walk: Places, source: Source, value: type) -> None:
     elif known.reads_elsewhere(value):
         name = f"{value.__module__}.{value.__qualname__}"
         walk.tell(f"can reach the class {name}, which reads or writes elsewhere")
-    if known.is_heap(value) and not pure.is_library(value.__module__):
+    if pure.is_users_class(value):
         classes.facts(walk, here, value)
         walk.bear(here, value)
     elif value in (operator.attrgetter, operator.methodcaller):
@@ -356,6 +364,7 @@ def _is_harmless(kind: type) -> bool:
 _RULES: tuple[tuple[Any, Callable[[Places, Source, Any], None]], ...] = (
     (Tensor, _tensor),
     (np.ndarray, _array),
+    (np.dtype, _dtype),
     (type, _class),
     (FunctionType, _function),
     (ModuleType, _module),

@@ -20,6 +20,7 @@ import re
 import struct
 import sys
 import types
+import typing
 import warnings
 import weakref
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from ...holding import Holder
 from ...scalars import SCALARS
 from ...tensor import Tensor
 from ...trusted import NUMPY, PACKAGE, PYTHON, is_library, is_python
-from ..source import MISSING, lookup, namespace
+from ..source import MISSING, is_static, lookup, namespace
 
 
 def words(text: str) -> frozenset[str]:
@@ -64,6 +65,16 @@ SHOWS_WARNING: CodeType = warnings._showwarnmsg.__code__  # type: ignore[attr-de
 
 #: What it makes of that first.
 MAKES_WARNING: CodeType = warnings.WarningMessage.__init__.__code__
+
+
+#: What asks whether an object has all that a protocol names.
+CHECKS_PROTOCOL: CodeType = type(typing.Protocol).__instancecheck__.__code__
+
+
+def names_of_protocol(protocol: type) -> frozenset[str]:
+    """The names that a class which derives from `typing.Protocol` asks for."""
+    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
+    return frozenset(name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", ())))
 
 
 @functools.cache
@@ -111,7 +122,9 @@ def is_users(function: Any) -> bool:
 
 
 def top_of(thing: Any) -> str:
-    """The package that a function or class belongs to."""
+    """The package that a function or class belongs to; an empty text, where no module has such a class."""
+    if isinstance(thing, type) and is_heap(thing) and not is_static(thing):
+        return ""
     module = getattr(thing, "__module__", None)
     return module.partition(".")[0] if isinstance(module, str) else ""
 

@@ -52,6 +52,7 @@ class Places(Protocol):
     asks_identity: bool
     identified: set[str]
     kept: dict[int, tuple[Source, Callable[[], Any]]]
+    spaces: list[tuple[Any, tuple[str, ...]]]
     tell: Callable[[str], object]
 
     @property

@@ -77,6 +77,11 @@ def is_library(module: str | None) -> bool:
     return is_stdlib_file(file) or is_plugins(file)
 
 
+def is_users_class(kind: type) -> bool:
+    """Is it a class that may be changed, and that no module of a library has by its name?"""
+    return known.is_heap(kind) and not (is_library(kind.__module__) and is_static(kind))
+
+
 def is_of_library(function: Any) -> bool:
     """Is it a function that a library has by its name, so that what is around it is the library's, too?"""
     return is_library(function.__module__) and is_static(function)

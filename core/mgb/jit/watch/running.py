@@ -102,6 +102,9 @@ class Running:
             self._warns(frame)
         elif code is known.MAKES_WARNING:
             self.codes.sees(frame)
+        elif code is known.CHECKS_PROTOCOL:
+            self.walk.handles_errors = True  # it asks whether there are attributes
+            self.walk.add_names(known.names_of_protocol(frame.f_locals["cls"]))
         elif kind is Kind.IMPORTS:
             self.codes.imports = True
         elif kind is Kind.TRUSTED or _is_made_by_library(frame, code):
