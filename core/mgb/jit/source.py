@@ -118,7 +118,7 @@ class Identity:
         return self is other or (mine is not None and mine is other.get())
 
 
-class Held(Identity):
+class ObjectRef(Identity):
     """One object, referenced by a getter as `weak_getter` returns."""
 
     __slots__ = ()
@@ -141,8 +141,8 @@ class Held(Identity):
 
 
 def resolve(value: Any) -> Any:
-    """Return the object of a `Held`; any other value itself."""
-    return value.get() if isinstance(value, Held) else value
+    """Return the object of a `ObjectRef`; any other value itself."""
+    return value.get() if isinstance(value, ObjectRef) else value
 
 
 #: Types that are shown by their own `repr`, also for derived classes, so that no code of the user runs.
@@ -201,7 +201,7 @@ class Argument(Source):
 class Object(Source):
     """One object, wherever it is stored."""
 
-    thing: Held
+    thing: ObjectRef
 
     def read(self, leaves: Sequence[Any]) -> Any:
         value = self.thing.get()
@@ -238,7 +238,7 @@ class Cell(Source):
 class Global(Source):
     """A global variable of a module, or a builtin."""
 
-    module: Held
+    module: ObjectRef
     name: str
 
     def read(self, leaves: Sequence[Any]) -> Any:
@@ -278,7 +278,7 @@ class Attribute(Source):
 
 @dataclass(frozen=True, slots=True)
 class Item(Source):
-    """An element of what another source gives. A key that is not a plain value is a `Held`."""
+    """An element of what another source gives. A key that is not a plain value is a `ObjectRef`."""
 
     of: Source
     key: Any
@@ -288,7 +288,7 @@ class Item(Source):
 
     def code(self, scope: Scope) -> str:
         of = scope.local(self.of)
-        if isinstance(self.key, Held):
+        if isinstance(self.key, ObjectRef):
             return f"{of}[{Object(self.key).code(scope)}]"
         return f"{of}[{self.key!r}]" if type(self.key) in (int, str) else f"{of}[{scope.name(self.key)}]"
 
@@ -297,7 +297,9 @@ class Item(Source):
         names = names or (isinstance(self.of, Result) and self.of.function is vars)
         if names and isinstance(self.of, Attribute | Result):
             return f"`{_inner(self.of.of)}.{self.key}`"
-        return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else format_value(self.key)}]`"
+        return (
+            f"`{_inner(self.of)}[{self.key if isinstance(self.key, ObjectRef) else format_value(self.key)}]`"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +403,7 @@ def is_gone(source: Source) -> bool:
     return any(isinstance(start, Object) and start.thing.is_gone() for start in roots(source))
 
 
-def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
+def try_read(source: Source, leaves: Sequence[Any] = ()) -> Any:
     """Return what is there now; None if reading it fails."""
     try:
         return source.read(leaves)
