@@ -53,8 +53,9 @@ MISSING: Any = object()
 
 def lookup(kind: type, name: str) -> tuple[Any, type | None]:
     """Return what a class has under a name, unbound, and the class that defines it. No user code runs."""
-    for base in type.__getattribute__(kind, "__mro__"):
-        space = type.__getattribute__(base, "__dict__")
+    get = type.__getattribute__
+    for base in get(kind, "__mro__"):
+        space = get(base, "__dict__")
         if name in space:
             return space[name], base
     return MISSING, None
@@ -72,11 +73,10 @@ def namespace(thing: Any) -> dict[str, Any]:
 def lookup_attribute(thing: Any, name: str) -> Any:
     """As `getattr`, but a ``__getattr__`` of a user's is not called for what is gone."""
     kind = type(thing)
-    own = namespace(thing)
     is_computed = isinstance(lookup(kind, "__getattr__")[0], FunctionType)
-    if is_computed or (issubclass(kind, ModuleType) and "__getattr__" in own):
+    if is_computed or (issubclass(kind, ModuleType) and "__getattr__" in vars(thing)):
         kinds = (kind, thing) if issubclass(kind, type) else (kind,)
-        if name not in own and all(lookup(one, name)[0] is MISSING for one in kinds):
+        if name not in namespace(thing) and all(lookup(one, name)[0] is MISSING for one in kinds):
             raise AttributeError(name)
     return getattr(thing, name)
 
