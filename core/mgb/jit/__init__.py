@@ -4,11 +4,11 @@ from ..errors import TraceError, TraceMismatchError
 from ..executor import DTRConfig, SublinearMemoryConfig
 from ..limits import LoadLimits
 from ..storage.exported import Exported, load_compiled
+from ..storage.load import Loaded, load, load_outputs
 from .config import GraphOptimizationConfig
 from .control_flow import cond, fori_loop, scan, while_loop
 from .deferred import auto
 from .exclude import exclude_from_trace
-from .load import Loaded, load, load_outputs
 from .partial import partial_trace
 from .trace import trace
 from .whole import xla_trace

@@ -28,7 +28,7 @@ from .generated import MISS, Lines
 from .guard import Guard, Guards, is_plain
 from .record import Binding, End, External, FixedValue, LiveValue
 from .resize import lengths_of
-from .source import Argument, Attribute, Grad, Held, Identity, Object, Source, Sources
+from .source import Argument, Attribute, Grad, Identity, Object, ObjectRef, Source, Sources
 from .tensor_guards import CheckArguments, CheckSpecs
 from .tree import LEAF, Structure, is_known_by_identity, is_known_by_reads
 from .variant import Variant
@@ -197,7 +197,7 @@ class _Writer(Lines):
             kinds, specs = [k.kind for k in known], [k.spec for k in known]
             yield Guard(Sources(arguments), "meets", CheckArguments(kinds, specs))
         else:
-            yield from (Guard(one, "type", Held(leaves[one.index].kind)) for one in arguments)
+            yield from (Guard(one, "type", ObjectRef(leaves[one.index].kind)) for one in arguments)
             if len(arguments) > 1:
                 yield Guard(Sources(arguments), "different", len(arguments))
         for n, leaf in enumerate(leaves):  # the observer guards strings, and numbers if some are symbolic

@@ -141,7 +141,7 @@ def _warn_unrolled_loops(record: Record) -> None:
 def _add_effects(result: Any, session: Recording) -> Any:
     """Return `result`, or a tuple of it and of the values that the body wrote outside."""
     effects = session.observer.writing.effects if session.observer is not None else []
-    session.record.writes = tuple([(effect.place, effect.appends) for effect in effects])
+    session.record.writes = tuple([(effect.source, effect.appends) for effect in effects])
     return (result, *(effect.value for effect in effects)) if effects else result
 
 

@@ -14,7 +14,7 @@ from ..tensor import Parameter, Tensor
 from .entry import CUTS, END, Literal
 from .holder_state import is_part
 from .record import Binding, End, External, FixedValue, Record
-from .source import Argument, Held, found_at
+from .source import Argument, ObjectRef, try_read
 from .tree import LEAF, Structure, flatten
 from .variant import extract_graph
 
@@ -119,7 +119,7 @@ def _is_allowed_in_file(binding: Binding) -> bool:
 
 
 def _check_pure(record: Record) -> None:
-    changed = {id(found_at(binding.target)) for binding in record.bindings if not binding.is_grad}
+    changed = {id(try_read(binding.target)) for binding in record.bindings if not binding.is_grad}
     for held, _ in record.holders:
         holder = held.get()
         parts = () if holder is None else (p for _, p in holder.__parts__() if not isinstance(p, Parameter))
@@ -164,7 +164,7 @@ def _find_replacements(record: Record) -> dict[int, Tensor]:
     now: dict[int, Tensor] = {}
     for held, parts in record.holders:
         for source, then in parts if not held.is_gone() else ():
-            value = found_at(source)
+            value = try_read(source)
             if isinstance(then, Tensor) and isinstance(value, Tensor):
                 if now.setdefault(id(then), value) is not value:
                     raise _make_change_error(f"{source} is another Tensor")
@@ -177,7 +177,7 @@ def _find_replacements(record: Record) -> dict[int, Tensor]:
 
 
 def _is_held_part(held: Any) -> bool:
-    return isinstance(held, Held) and (held.is_gone() or is_part(held.get()))
+    return isinstance(held, ObjectRef) and (held.is_gone() or is_part(held.get()))
 
 
 def _make_change_error(what: str) -> DumpStateError:

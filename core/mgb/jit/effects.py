@@ -10,7 +10,7 @@ from .entry import Ref
 from .guard import Guard
 from .provenance import Provenance
 from .record import Binding, Record
-from .source import Grad, Held, Object, Source, Sources
+from .source import Grad, Object, ObjectRef, Source, Sources
 from .tensor_guards import CheckAliasing, CheckConstants
 from .watch import Observer
 
@@ -58,7 +58,9 @@ def record_effects(
     record.guards.add(*_guard_aliasing(record, provenance, used, outside))
     owned = {id(x.owner): x for x in record.constants() if x.owner is not None}
     if owned:
-        found = [(Object(Held(t)), x) for x in owned.values() if x.owner and (t := x.owner()) is not None]
+        found = [
+            (Object(ObjectRef(t)), x) for x in owned.values() if x.owner and (t := x.owner()) is not None
+        ]
         constants = CheckConstants([literal for _, literal in found])
         record.guards.add(Guard(Sources(tuple([source for source, _ in found])), "meets", constants))
 
@@ -161,7 +163,7 @@ def _guard_identities(
     """Yield guards of the identity of Tensors that the body reached in two ways."""
     for key, argument in provenance.arguments.items():
         if key in both:
-            yield Guard(argument, "is", Held(leaves[argument.index]))
+            yield Guard(argument, "is", ObjectRef(leaves[argument.index]))
     for holder, grad, reads in provenance.grads.values():
         if reads and grad is not None and (id(grad) in both or id(grad) in provenance.grads):
-            yield Guard(Grad(provenance.source_of(holder)), "is", Held(grad))
+            yield Guard(Grad(provenance.source_of(holder)), "is", ObjectRef(grad))

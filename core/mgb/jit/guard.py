@@ -13,7 +13,7 @@ import numpy as np
 from ..forking import cached_property
 from ..tensor import of_handler
 from .generated import Lines
-from .source import Argument, Attribute, Grad, Held, Scope, Source, format_value, is_gone, resolve, roots
+from .source import Argument, Attribute, Grad, ObjectRef, Scope, Source, format_value, is_gone, resolve, roots
 
 #: Types whose values never change and are compared as values.
 PLAIN = frozenset(
@@ -37,9 +37,9 @@ def is_plain(value: Any) -> bool:
     return issubclass(kind, np.dtype) and value.names is None  # names can be changed
 
 
-def hold(value: Any) -> Any:
-    """Return a plain value itself, of any other object a `Held`, which `resolve` gives back."""
-    return value if is_plain(value) else Held(value)
+def to_ref(value: Any) -> Any:
+    """Return a plain value itself, of any other object a `ObjectRef`, which `resolve` gives back."""
+    return value if is_plain(value) else ObjectRef(value)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -65,11 +65,11 @@ def same(one: Any, two: Any) -> bool:
 
 
 def same_items(now: Any, then: tuple[Any, ...]) -> bool:
-    """Check whether the elements, in order, are the same plain values or the `Held` objects."""
+    """Check whether the elements, in order, are the same plain values or the `ObjectRef` objects."""
     if len(now) != len(then):
         return False
     return all(
-        (value is not None and value is known.get()) if type(known) is Held else same(value, known)
+        (value is not None and value is known.get()) if type(known) is ObjectRef else same(value, known)
         for value, known in zip(now, then, strict=True)
     )
 
@@ -121,7 +121,7 @@ class Test:
     message: str
 
 
-def _is(value: Any, held: Held) -> bool:
+def _is(value: Any, held: ObjectRef) -> bool:
     return value is held.get() and (value is not None or not held.is_gone())
 
 
@@ -150,7 +150,7 @@ def _without(value: Any, key: Any) -> bool:
 
 
 def _key_code(key: Any, scope: Scope) -> str:
-    if isinstance(key, Held):
+    if isinstance(key, ObjectRef):
         return f"{scope.name(key)}.get()"
     return repr(key) if type(key) is str else scope.name(key)
 

@@ -9,8 +9,8 @@ from typing import Any
 from ..holding import Holder
 from ..sizes import elements
 from ..tensor import Tensor
-from .guard import Guard, Guards, hold, is_plain
-from .source import Attribute, Held, Item, Object, Result, Source
+from .guard import Guard, Guards, is_plain, to_ref
+from .source import Attribute, Item, Object, ObjectRef, Result, Source
 
 #: Mutable containers: their elements are guarded.
 _CONTAINERS = (list, dict, set, deque)
@@ -34,7 +34,7 @@ class HolderState:
     """
 
     def __init__(self, holder: Holder, free: Collection[str] = ()) -> None:
-        self.holder = Held(holder)
+        self.holder = ObjectRef(holder)
         self._paths, self._free = list(holder.__decides__()), free
         source = Object(self.holder)
         self._revision = Attribute(source, "__revision__"), holder.__revision__
@@ -55,11 +55,11 @@ class HolderState:
                 assert isinstance(found, Item)
                 yield Guard(found.of, "without", found.key)
             elif isinstance(value, _CONTAINERS):  # an equal container is equivalent
-                yield Guard(found, "items", tuple(map(hold, value)))
+                yield Guard(found, "items", tuple(map(to_ref, value)))
                 if isinstance(value, dict) and value:
-                    yield Guard(Result(elements, found), "items", tuple(map(hold, elements(value))))
+                    yield Guard(Result(elements, found), "items", tuple(map(to_ref, elements(value))))
             elif not self._free or _find_attribute(found, source.of) not in self._free:
-                yield Guard(found, "same", value) if is_plain(value) else Guard(found, "is", Held(value))
+                yield Guard(found, "same", value) if is_plain(value) else Guard(found, "is", ObjectRef(value))
 
     def parts(self) -> list[tuple[Source, Any]]:
         """Return the Tensors and holders in it, with their sources."""
@@ -82,7 +82,7 @@ def _follow_path(holder: Any, source: Source, path: Any) -> tuple[Source, Any]:
         elif number == len(path) - 1 and isinstance(value, dict) and step not in value:
             return Item(source, step), _ABSENT
         else:
-            source, value = Item(source, hold(step)), value[step]
+            source, value = Item(source, to_ref(step)), value[step]
     return source, value
 
 

@@ -20,7 +20,7 @@ from .policy import Policy
 from .provenance import Provenance
 from .record import External, Record
 from .resize import SymbolicLengths
-from .source import Argument, Held, Object, Source
+from .source import Argument, Object, ObjectRef, Source
 from .symbolic_array import SymbolicArray, replace_by_views, unwrap_array
 from .watch import Observer
 
@@ -91,7 +91,7 @@ class Inputs:
         """Let the value of `tensor` be read from `origin` at each call."""
         self._origins[id(tensor._data)] = origin
         if self._observer is not None:
-            self._observer.reads_late(origin)
+            self._observer.note_number_owner(origin)
 
     def follows(self, tensor: Tensor, number: Scalar) -> bool:
         """Make the constant `tensor` symbolic if it was made of a symbolic number; return whether it was."""
@@ -158,7 +158,7 @@ class Inputs:
         argument, made = self._argument_of(tensor, array), id(array) in self._made
         if self._policy.freezes and not self._is_input(tensor, array, argument):
             return Literal(array, owner=None if made else weakref.ref(tensor), device=tensor._device)
-        source = argument if argument is not None or made else Object(Held(tensor))
+        source = argument if argument is not None or made else Object(ObjectRef(tensor))
         external = self._make_external(array, tensor._device, source)
         external.origin = self._origins.get(id(array))
         external.made = array if made and external.origin is None else None

@@ -17,7 +17,7 @@ from ..apply import follow
 from ..scalars import FOLLOWED, SCALARS, Scalar, Whole, are_numbers, computed, fixed, plain
 from ..tensor import Tensor
 from .guard import Guard, Guards
-from .source import Held, Scope, Source, format_value
+from .source import ObjectRef, Scope, Source, format_value
 from .tree import exact_key
 
 #: Functions that are written as operators.
@@ -114,7 +114,7 @@ class Numbers:
             self._guards.add(Guard(source, "same", value))
             return value
         if source not in self._made:
-            self._guards.add(Guard(source, "type", Held(type(value))))
+            self._guards.add(Guard(source, "type", ObjectRef(type(value))))
         return self._of(source, value)
 
     def sources(self) -> Iterator[Source]:
@@ -135,7 +135,7 @@ class Numbers:
             self._guards.add(Guard(source, "same", value))
         elif type(value) in FOLLOWED:
             if unwrap(function) in _OF_ANY_TYPE:
-                self._guards.add(Guard(source, "type", Held(type(value))))
+                self._guards.add(Guard(source, "type", ObjectRef(type(value))))
             return self._of(source, value)
         else:
             fixed(given)

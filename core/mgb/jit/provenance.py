@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ..tensor import Tensor
-from .source import Argument, Grad, Held, Object, Source
+from .source import Argument, Grad, Object, ObjectRef, Source
 
 
 class Provenance:
@@ -108,7 +108,7 @@ class Provenance:
 
     def source_of(self, tensor: Tensor) -> Source:
         """Return the source of a Tensor that is not a ``grad`` which the body read."""
-        return self.arguments.get(id(tensor)) or Object(Held(tensor))
+        return self.arguments.get(id(tensor)) or Object(ObjectRef(tensor))
 
     def tensor_source(self, tensor: Tensor) -> Source:
         """Return the source of a Tensor outside."""

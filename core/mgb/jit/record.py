@@ -17,7 +17,7 @@ from ..tensor import Tensor
 from ..tracing import inferred
 from .entry import CUTS, OUTPUT_GRADIENT, SHAPE, Entry, Literal, Ref
 from .guard import Guards
-from .source import Argument, Grad, Held, Object, Source, found_at, is_gone, roots
+from .source import Argument, Grad, Object, ObjectRef, Source, is_gone, roots, try_read
 from .tree import Structure
 
 
@@ -67,7 +67,7 @@ class External:
 
     def tensor(self, leaves: Sequence[Any] = ()) -> Tensor | None:
         """Return the Tensor that holds it now, or None."""
-        found = None if self.source is None or self.converts is not None else found_at(self.source, leaves)
+        found = None if self.source is None or self.converts is not None else try_read(self.source, leaves)
         return found if isinstance(found, Tensor) else None
 
 
@@ -161,7 +161,7 @@ class Record:
         the last parts of a tuple in `ends`, whose first part is the result.
     statics : dict
         The steps that depend on shapes and literals only, with their values after the first use.
-    holders : list of (Held, list)
+    holders : list of (ObjectRef, list)
         Those that the body used, and the sources of Tensors and holders that decided what they do.
     changes : str or None
         What the body changes in its `holders`, as text, if it would do something else after that.
@@ -189,7 +189,7 @@ class Record:
     follows: frozenset[Source] = frozenset()
     ends: Ends | None = None
     writes: tuple[tuple[Source, bool], ...] = ()
-    holders: list[tuple[Held, list[tuple[Source, Any]]]] = field(default_factory=list)
+    holders: list[tuple[ObjectRef, list[tuple[Source, Any]]]] = field(default_factory=list)
     changes: str | None = None
     statics: dict[int, Any] = field(default_factory=dict)
     returned: tuple[int | Source | None, ...] = ()

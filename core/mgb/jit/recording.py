@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from .. import dtypes
 from ..apply import apply_in, caller, evaluate
-from ..errors import RecordOnlyError, SymbolicReadError, TraceError
+from ..errors import SymbolicReadError
 from ..holding import Holder
 from ..ir import Op, Spec
 from ..scalars import SCALARS, Scalar, Size, mapped, plain
@@ -60,17 +60,17 @@ class Recording(CallSession):
         owned_tensors: OwnedTensors | None = None,
     ) -> None:
         guards = observer.guards if observer is not None else Guards()
-        super().__init__(Record(guards=guards, is_observed=observer is not None, numbers=numbers_in(leaves)))
+        record = Record(guards=guards, is_observed=observer is not None, numbers=numbers_in(leaves))
+        super().__init__(record, policy, Provenance(leaves, names))
         self.record.follows = observer.changing.follows if observer is not None else frozenset()
-        self.leaves, self.policy, self.observer = leaves, policy, observer
+        self.leaves, self.observer = leaves, observer
         self.symbolic_shape, self.mesh = policy.symbolic_shape, policy.mesh
-        self.provenance = Provenance(leaves, names)
         if observer is not None:
             observer.makes = self.provenance.is_own
         self.inputs = Inputs(leaves, policy, self.record, self.fed, self.provenance, observer, owned_tensors)
         if policy.follows:
             self.spec_of = self._spec_of
-        self._undone = self._saw_outside = False
+        self._saw_outside = False
         self._raw: tuple[Op, list[Any]] | None = None  # the numbers among the operands of the next op
         self._instance = instance
         #: The holders that the body used, with their state before.
@@ -163,21 +163,10 @@ class Recording(CallSession):
         self._saw_outside = True
         self.must_run("reads the value of a Tensor")
 
-    def adopt(self, alias: Tensor, original: Tensor) -> None:
-        super().adopt(alias, original)
-        self.provenance.add_alias(alias, original)
-
-    def rebound(self, tensor: Tensor, value: Tensor) -> None:
-        super().rebound(tensor, value)
-        self.provenance.rebind(tensor, value)
-
     def touched_grad(self, tensor: Tensor, reads: bool) -> None:
         is_new = self.provenance.touch_grad(tensor, reads)
         if is_new and self.observer is not None and tensor._grad is not None:
             self.observer.meets(Grad(self.provenance.source_of(tensor)), tensor._grad)
-
-    def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
-        return ((tensor, grad) for tensor, grad, _ in self.provenance.grads.values())
 
     def watched(self, tensor: Tensor) -> None:
         self.provenance.watch(tensor)
@@ -203,10 +192,6 @@ class Recording(CallSession):
         """Report a reason why the body must run at each call, or raise it where the body must not run."""
         if self.observer is not None:
             self.observer.impure(reason, once=once)
-
-    @property
-    def reached(self) -> int:
-        return 0 if self.policy.runs else len(self.record.entries)
 
     @property
     def is_pure(self) -> bool:
@@ -329,12 +314,6 @@ class Recording(CallSession):
             where = (self.entry(min(steps)) if steps else self.record.entries[-1]).source
             self.must_run(f"keeps a Tensor that it makes at {where}", once=True)  # a cache does so at first
 
-    def release(self) -> None:
-        for tensor in self.alive():
-            if tensor._data is not None:
-                self.values[tensor._index] = tensor._data
-        super().release()
-
     def compute_alive(self) -> None:
         """Compute every Tensor that is alive after a call that was only noted, as if the body had run."""
         due = self.find_due(self.reached)
@@ -353,14 +332,6 @@ class Recording(CallSession):
         if self.observer is not None:
             self.observer.undo()
         self.finish_values()
-
-    def unreadable(self, tensor: Tensor) -> TraceError:
-        if self._undone:
-            return RecordOnlyError(
-                f"the result of step {tensor._index} ({self.entry(tensor._index)}) has no value: the call "
-                "was only recorded, as by trace(record_only=True); trace without that option to run it"
-            )
-        return super().unreadable(tensor)
 
     # operands
 

@@ -1,4 +1,4 @@
-"""What all recordings share: values in flight, and the Tensors that stand for them."""
+"""The values in flight in a recorded call, and the Tensors that stand for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from ..apply import apply, caller, evaluate
-from ..errors import ForeignTensorError, TraceError, TraceMismatchError
+from ..errors import ForeignTensorError, RecordOnlyError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Session, Tensor
 from .entry import SHAPE, Entry, Literal, cut_at
+from .policy import Policy
+from .provenance import Provenance
 from .record import Record
 from .variant import Variant
 
@@ -19,7 +21,13 @@ R = TypeVar("R")
 
 
 class CallSession(Session[Tensor]):
-    """One call of a traced function.
+    """The values of one call that is recorded, see `recording.Recording`.
+
+    Parameters
+    ----------
+    record : Record
+    policy : Policy
+    provenance : Provenance
 
     Attributes
     ----------
@@ -31,30 +39,27 @@ class CallSession(Session[Tensor]):
 
     replays = True
     paused = False
-    _finished = False
-    _failed = False
+    _finished = _failed = _undone = False
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
+    def __init__(self, record: Record, policy: Policy, provenance: Provenance) -> None:
+        self.record, self.policy, self.provenance = record, policy, provenance
         self.fed: list[Any] = [None] * len(record.externals)
         self.values: dict[int, Any] = {}
         self._tensors: list[weakref.ref[Tensor]] = []
-        self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with the old array, or its `Ref`
+        self._replaced: list[tuple[weakref.ref[Tensor], Any]] = []  # with the old array, or its step
 
     # the Session protocol
 
     def adopt(self, alias: Tensor, original: Tensor) -> None:
         if alias._session is self:
             self._tensors.append(weakref.ref(alias))
+        self.provenance.add_alias(alias, original)
 
     def rebound(self, tensor: Tensor, value: Tensor) -> None:
         reference = weakref.ref(tensor)
         self._tensors.append(reference)
-        self._replaced.append((reference, tensor._index if tensor._session is self else self.outside(tensor)))
-
-    def outside(self, tensor: Tensor) -> Any:
-        """Return the array of a Tensor from outside that takes a new value, or its `Ref`."""
-        return tensor._data
+        self._replaced.append((reference, tensor._index if tensor._session is self else tensor._data))
+        self.provenance.rebind(tensor, value)
 
     def shape_of(self, tensor: Tensor) -> Tensor:
         return apply(SHAPE, tensor)
@@ -69,7 +74,7 @@ class CallSession(Session[Tensor]):
     @property
     def reached(self) -> int:
         """Return how many of the recorded steps were only noted when the body did them."""
-        return 0
+        return 0 if self.policy.runs else len(self.record.entries)
 
     @property
     def ended_early(self) -> bool:
@@ -133,26 +138,25 @@ class CallSession(Session[Tensor]):
 
     def release(self) -> None:
         """Give every living Tensor its value, if there is one; it is a Tensor from outside then."""
-        for reference in self._tensors:
-            tensor = reference()
-            if tensor is not None and tensor._session is self:
-                array = tensor._data if tensor._data is not None else self.values.get(tensor._index)
-                if array is not None:
-                    tensor._data = array
-                    tensor._session = tensor._spec = None
-                    tensor._index = -1
+        for tensor in self.alive():
+            if tensor._data is not None:
+                self.values[tensor._index] = tensor._data
+        for tensor in self.alive():
+            if (array := self.values.get(tensor._index)) is not None:
+                tensor._data = array
+                tensor._session = tensor._spec = None
+                tensor._index = -1
 
     def unreadable(self, tensor: Tensor) -> TraceError:
-        """Return the error for a value that was dead when the call was recorded, or was never computed."""
-        if self._failed:
-            step = f"step {tensor._index} ({self.entry(tensor._index)})"
-            detail = f"the call failed before it came to {step}; call it again"
-            return TraceMismatchError("data unreadable", detail)
+        """Return the error for a value that was never computed."""
+        step = f"step {tensor._index} ({self.entry(tensor._index)})"
+        if self._undone:
+            return RecordOnlyError(
+                f"the result of {step} has no value: the call was only recorded, as by "
+                "trace(record_only=True); trace without that option to run it"
+            )
         return TraceMismatchError(
-            "data unreadable",
-            f"the result of step {tensor._index} ({self.entry(tensor._index)}) was not kept when the call "
-            "was recorded, so the compiled program does not return it; return it from the traced function "
-            "at every call",
+            "data unreadable", f"the call has not come to {step}, or failed before it; call it again"
         )
 
     def entry(self, step: int) -> Entry:
@@ -253,7 +257,7 @@ class CallSession(Session[Tensor]):
 
     def grads_before(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Yield the Tensors outside whose ``grad`` was replaced, with the old one; the latest first."""
-        raise NotImplementedError
+        return ((tensor, grad) for tensor, grad, _ in self.provenance.grads.values())
 
     def _new_grads(self) -> list[Tensor]:
         """Return the new gradients of Tensors outside that are in flight."""
@@ -264,8 +268,6 @@ class CallSession(Session[Tensor]):
         """Yield the Tensors that took new values in this call, with their old arrays; the latest first."""
         for reference, old in reversed(self._replaced):
             tensor = reference()
-            array = old
-            if isinstance(old, int):
-                array = self.values.get(old) if old >= 0 else self.fed[-1 - old]
+            array = self.values.get(old) if isinstance(old, int) else old
             if tensor is not None and array is not None:
                 yield tensor, array

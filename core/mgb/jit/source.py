@@ -53,8 +53,9 @@ MISSING: Any = object()
 
 def lookup(kind: type, name: str) -> tuple[Any, type | None]:
     """Return what a class has under a name, unbound, and the class that defines it. No user code runs."""
-    for base in type.__getattribute__(kind, "__mro__"):
-        space = type.__getattribute__(base, "__dict__")
+    get = type.__getattribute__
+    for base in get(kind, "__mro__"):
+        space = get(base, "__dict__")
         if name in space:
             return space[name], base
     return MISSING, None
@@ -72,13 +73,12 @@ def namespace(thing: Any) -> dict[str, Any]:
 def lookup_attribute(thing: Any, name: str) -> Any:
     """As `getattr`, but what computes an attribute that is gone, as a ``__getattr__`` does, is not called."""
     kind = type(thing)
-    own = namespace(thing)
-    is_computed = isinstance(lookup(kind, "__getattr__")[0], FunctionType)
-    if name not in own and _is_computed_once(lookup(kind, name)[0]):
-        raise AttributeError(name)
-    if is_computed or (issubclass(kind, ModuleType) and "__getattr__" in own):
-        kinds = (kind, thing) if issubclass(kind, type) else (kind,)
-        if name not in own and all(lookup(one, name)[0] is MISSING for one in kinds):
+    found = lookup(kind, name)[0]
+    is_computed = isinstance(lookup(kind, "__getattr__")[0], FunctionType) or _is_computed_once(found)
+    if is_computed or (issubclass(kind, ModuleType) and "__getattr__" in vars(thing)):
+        is_class = issubclass(kind, type)
+        has = [found is not MISSING, is_class and lookup(thing, name)[0] is not MISSING]
+        if name not in namespace(thing) and (_is_computed_once(found) or not any(has)):
             raise AttributeError(name)
     return getattr(thing, name)
 
@@ -126,7 +126,7 @@ class Identity:
         return self is other or (mine is not None and mine is other.get())
 
 
-class Held(Identity):
+class ObjectRef(Identity):
     """One object, referenced by a getter as `weak_getter` returns."""
 
     __slots__ = ()
@@ -149,8 +149,8 @@ class Held(Identity):
 
 
 def resolve(value: Any) -> Any:
-    """Return the object of a `Held`; any other value itself."""
-    return value.get() if isinstance(value, Held) else value
+    """Return the object of a `ObjectRef`; any other value itself."""
+    return value.get() if isinstance(value, ObjectRef) else value
 
 
 #: Types that are shown by their own `repr`, also for derived classes, so that no code of the user runs.
@@ -209,7 +209,7 @@ class Argument(Source):
 class Object(Source):
     """One object, wherever it is stored."""
 
-    thing: Held
+    thing: ObjectRef
 
     def read(self, leaves: Sequence[Any]) -> Any:
         value = self.thing.get()
@@ -246,7 +246,7 @@ class Cell(Source):
 class Global(Source):
     """A global variable of a module, or a builtin."""
 
-    module: Held
+    module: ObjectRef
     name: str
 
     def read(self, leaves: Sequence[Any]) -> Any:
@@ -286,7 +286,7 @@ class Attribute(Source):
 
 @dataclass(frozen=True, slots=True)
 class Item(Source):
-    """An element of what another source gives. A key that is not a plain value is a `Held`."""
+    """An element of what another source gives. A key that is not a plain value is a `ObjectRef`."""
 
     of: Source
     key: Any
@@ -296,7 +296,7 @@ class Item(Source):
 
     def code(self, scope: Scope) -> str:
         of = scope.local(self.of)
-        if isinstance(self.key, Held):
+        if isinstance(self.key, ObjectRef):
             return f"{of}[{Object(self.key).code(scope)}]"
         return f"{of}[{self.key!r}]" if type(self.key) in (int, str) else f"{of}[{scope.name(self.key)}]"
 
@@ -305,7 +305,9 @@ class Item(Source):
         names = names or (isinstance(self.of, Result) and self.of.function is vars)
         if names and isinstance(self.of, Attribute | Result):
             return f"`{_inner(self.of.of)}.{self.key}`"
-        return f"`{_inner(self.of)}[{self.key if isinstance(self.key, Held) else format_value(self.key)}]`"
+        return (
+            f"`{_inner(self.of)}[{self.key if isinstance(self.key, ObjectRef) else format_value(self.key)}]`"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +411,7 @@ def is_gone(source: Source) -> bool:
     return any(isinstance(start, Object) and start.thing.is_gone() for start in roots(source))
 
 
-def found_at(source: Source, leaves: Sequence[Any] = ()) -> Any:
+def try_read(source: Source, leaves: Sequence[Any] = ()) -> Any:
     """Return what is there now; None if reading it fails."""
     try:
         return source.read(leaves)

@@ -14,7 +14,7 @@ from .body_calls import cache_limit
 from .generated import MISS
 from .guard import Guard, same
 from .record import Record
-from .source import Argument, Attribute, Cell, Global, Item, Source, found_at
+from .source import Argument, Attribute, Cell, Global, Item, Source, try_read
 from .weak_cache import WeakCache
 
 #: The most calls for the same arguments, which differ in what they find outside, such as a ``grad``.
@@ -175,7 +175,7 @@ def _find_changed(guard: Guard, leaves: Sequence[Any]) -> Iterator[Source]:
     if _may_be_symbolic(guard, leaves):
         yield guard.source
     elif guard.test == "same" and type(guard.value) is tuple and not guard.holds(leaves):
-        now = found_at(guard.source, leaves)
+        now = try_read(guard.source, leaves)
         if type(now) is tuple and [*map(type, now)] == [*map(type, guard.value)]:
             pairs = enumerate(zip(now, guard.value, strict=True))
             yield from (

@@ -29,7 +29,7 @@ from .generated import MISS
 from .owned_tensors import OwnedTensors
 from .policy import Policy
 from .recording import Recording
-from .source import Grad, Source, found_at
+from .source import Grad, Source, try_read
 from .trace import S, trace
 from .traced import Traced
 from .tree import flatten
@@ -57,7 +57,7 @@ def _check_known(session: Recording) -> None:
             )
     constants = {id(x.owner()) for x in record.constants() if x.owner is not None}
     for binding in record.bindings:
-        tensor = found_at(binding.target, session.leaves)
+        tensor = try_read(binding.target, session.leaves)
         if id(tensor) in constants and not binding.is_grad:
             raise HeldConstantError(
                 f"the function gives a tensor of {tensor.spec} from outside a new value, while "
@@ -93,7 +93,7 @@ def _check_common(session: Recording) -> None:
 def _is_inside(session: Recording, source: Source | None) -> bool:
     """Check whether the Tensor at `source` is an argument, or in one."""
     holder = source.of if isinstance(source, Grad) else source
-    tensor = None if holder is None else found_at(holder)
+    tensor = None if holder is None else try_read(holder)
     return isinstance(tensor, Tensor) and session.inputs.is_inside(tensor)
 
 

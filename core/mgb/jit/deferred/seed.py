@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir import Node, const_node, input_node
-from ..entry import CUTS, END, EXCLUDE, OUTPUT_GRADIENT, SHAPE, Entry, Literal, has_same_bits
+from ..entry import CUTS, END, EXCLUDE, SHAPE, Entry, Literal, has_same_bits
 from ..entry import Ref as Recorded
 from ..record import Record
 from ..variant import Variant
@@ -98,8 +98,6 @@ def seed(
     sections = [Section(root(), keeps_constants)]
     known: set[int] = set()
     for step, entry in enumerate(record.entries):
-        if entry.op is OUTPUT_GRADIENT:
-            break
         section = sections[-1]
         ends = entry.op in (END, EXCLUDE) or entry.op.ordered
         if ends or any(ref in section.links for ref in entry.required):

@@ -20,7 +20,7 @@ from ..array_proxy import ArrayProxy, each
 from ..source import MISSING, lookup
 from ..symbolic_array import SymbolicArray, given, unwrap_array
 from .code import codes_in, instrumented, with_hooks
-from .operands import given_to, is_of_mgb, is_plain_class, is_users, told
+from .operands import given_to, is_of_mgb, is_plain_class, is_users, profiled
 from .refused import NotFollowed
 from .transform import CALL, IDENTICAL, IDENTITY, RESULT
 
@@ -40,7 +40,7 @@ class Calls:
 
     Parameters
     ----------
-    tell_call : callable
+    report_call : callable
         Told each function in C that is about to be called, and the frame that calls it: hooks make these
         calls, so that no profiler sees them.
     measured : callable
@@ -57,13 +57,13 @@ class Calls:
 
     def __init__(
         self,
-        tell_call: Callable[[Any, FrameType], None],
+        report_call: Callable[[Any, FrameType], None],
         measured: Callable[[Any], Any],
         without: Callable[..., Any] = lambda function, *args: function(*args),
     ) -> None:
         self.originals: dict[CodeType, CodeType] = {}
         self._without = without
-        self._tell_call, self._measured = tell_call, measured
+        self._report_call, self._measured = report_call, measured
         self._codes: dict[int, tuple[CodeType, CodeType | None]] = {}  # by the id of what is kept with it
         self._copies: dict[int, tuple[FunctionType, FunctionType]] = {}
 
@@ -121,8 +121,8 @@ class Calls:
     def _prepared(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[], Any], Any]:
-        """What makes the call ``function(*args, **kwargs)``, and the function in C to be told of."""
-        in_c = told(function, args)
+        """What makes the call ``function(*args, **kwargs)``, and the function in C to be reported."""
+        in_c = profiled(function, args)
         while type(function) is functools.partial:
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
             function = function.func
@@ -186,7 +186,7 @@ def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any
         return functools.partial(function, *args, **kwargs)
     made, in_c = here._without(here._prepared, function, args, kwargs)
     if in_c is not MISSING:
-        here._tell_call(in_c, sys._getframe(1))
+        here._report_call(in_c, sys._getframe(1))
     return made  # type: ignore[no-any-return]
 
 

@@ -22,7 +22,7 @@ from .refused import NotFollowed, asks_what_it_is, changes_for_good, forget_warn
 from .substitution import Substitution
 
 #: So many calls are followed: that takes about a second.
-_MOST_TOLD = 100_000
+_MOST_EVENTS = 100_000
 #: Who computes with symbolic numbers, lengths and proxies of arrays.
 _OURS = ("mgb.scalars", "mgb.sizes", "mgb.jit.")
 
@@ -53,13 +53,13 @@ class Following(Observer):
             self.changing.numbers, self.guards, leaves, follows, self._proxies, self._proxy
         )
         self.net = Events(self)
-        self._calls = Calls(self.net.tell_call, _measured, self.net.without)
+        self._calls = Calls(self.net.report_call, _measured, self.net.without)
         self._harmless: set[CodeType] = set()
         self._kinds: dict[CodeType, str] = {}
-        self._told = 0
+        self._events = 0
         self.running.originals = self._calls.originals
         #: What was found, and the guards, before effects took their place.
-        self._places: dict[Source, Any] = {}
+        self._values: dict[Source, Any] = {}
         self._before: list[Guard] = []
         self._spaces: list[tuple[Any, tuple[str, ...]]] = []
 
@@ -69,7 +69,7 @@ class Following(Observer):
             self._substitution.outside()
             return super().run(function, *args, **kwargs)
         finally:
-            self._substitution.restore(self.walk.places)
+            self._substitution.restore(self.walk.values)
             self.changing.numbers.open = False
 
     def _run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -82,8 +82,8 @@ class Following(Observer):
                 raise NotFollowed("writes an element of an argument")
             return each(result)
         finally:
-            self.net.without(self._substitution.restore, self.walk.places)
-            self._places, self._before = dict(self.walk.places), list(self.guards)
+            self.net.without(self._substitution.restore, self.walk.values)
+            self._values, self._before = dict(self.walk.values), list(self.guards)
             self._spaces = list(self.walk.spaces)
 
     def starts(self, frame: FrameType) -> None:
@@ -123,8 +123,8 @@ class Following(Observer):
             self._refuse_caches()
 
     def _count(self) -> None:
-        self._told += 1
-        if self._told > _MOST_TOLD:
+        self._events += 1
+        if self._events > _MOST_EVENTS:
             raise NotFollowed("runs too much Python to be noted for other numbers as well")
 
     def _refuse_caches(self) -> None:
@@ -178,11 +178,11 @@ class Following(Observer):
 
     def undo(self) -> None:
         """Put back what was there before, wherever the body has written."""
-        undo(self._places, self._before, self.leaves, self._spaces)
+        undo(self._values, self._before, self.leaves, self._spaces)
 
     def forget(self) -> None:
         super().forget()
-        self._places, self._before, self._spaces = {}, [], []
+        self._values, self._before, self._spaces = {}, [], []
         self._proxies.clear()
         self._substitution.forget()
 

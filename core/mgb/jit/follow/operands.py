@@ -112,9 +112,9 @@ def given_to(
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
 
 
-def told(function: Any, args: tuple[Any, ...]) -> Any:
-    """A function in C as a profiler is told of its call, methods bound; MISSING where it would not be."""
-    if type(function) not in _TOLD:
+def profiled(function: Any, args: tuple[Any, ...]) -> Any:
+    """A function in C as a profiler is given it, methods bound; MISSING where it would not be."""
+    if type(function) not in _PROFILED:
         return MISSING
     if type(function) in (MethodDescriptorType, WrapperDescriptorType) and args:
         first = given(args[0])
@@ -123,8 +123,8 @@ def told(function: Any, args: tuple[Any, ...]) -> Any:
     return function
 
 
-#: What that is told of; before Python 3.12 it is not of calls that operators are made of.
-_TOLD = known.IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, MethodDescriptorType)
+#: Whose calls are reported; before Python 3.12 those that operators are made of are not.
+_PROFILED = known.IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, MethodDescriptorType)
 
 
 def callee_of(function: Any) -> Any:

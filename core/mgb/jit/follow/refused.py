@@ -66,13 +66,13 @@ def asks_what_it_is(code: CodeType) -> bool:
 
 def forget_warning(frame: FrameType) -> None:
     """A warning is about to be shown: as if it had never come, so that it will be shown when it comes."""
-    told = frame.f_locals["msg"]
-    text, kind = str(told.message), told.category
+    message = frame.f_locals["msg"]
+    text, kind = str(message.message), message.category
     above: FrameType | None = frame
     while above is not None:
         registry = above.f_globals.get("__warningregistry__", {})
-        if above.f_code.co_filename == told.filename:
-            registry.pop((text, kind, told.lineno), None)
+        if above.f_code.co_filename == message.filename:
+            registry.pop((text, kind, message.lineno), None)
             registry.pop((text, kind, 0), None)
         above = above.f_back
     getattr(warnings, "onceregistry", {}).pop((text, kind), None)

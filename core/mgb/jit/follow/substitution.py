@@ -1,7 +1,7 @@
 """Symbolic numbers and proxies of arrays that are put, for one call, where the plain ones stand.
 
-Whoever reads such a place while the body is noted gets the `Scalar`. Afterwards each place has its number
-again, unless the body has written there.
+Whoever reads such a location while the body is noted gets the `Scalar`. Afterwards each location has its
+number again, unless the body has written there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..arguments import names_of
 from ..array_proxy import ArrayProxy
 from ..guard import Guard, Guards, is_plain, same
 from ..numbers import Numbers
-from ..source import Argument, Attribute, Held, Item, Result, Source, found_at
+from ..source import Argument, Attribute, Item, ObjectRef, Result, Source, try_read
 from ..tree import flatten, map_parts, parts_of
 from ..watch import known
 from ..watch.changing import own_guard
-from ..watch.undoing import Snapshot, is_place, is_slot, write
+from ..watch.undoing import Snapshot, is_slot, is_writable, write
 
 
 class Substitution:
@@ -57,10 +57,10 @@ class Substitution:
         self._proxies, self._proxy = proxies, proxy
         self._numbers, self._guards, self._leaves = numbers, guards, leaves
         self._follows = follows
-        self._places: list[tuple[Source, Any, Any]] = []  # with the number, and what stands there meanwhile
+        self._replaced: list[tuple[Source, Any, Any]] = []  # with the number, and what stands there meanwhile
         self._arguments = Snapshot(())
 
-    # places outside
+    # locations outside
 
     def outside(self) -> None:
         """Replace the numbers outside; of a tuple that stands somewhere, the whole."""
@@ -81,12 +81,12 @@ class Substitution:
         """The proxy of an array, which may have other values of its type, and stands nowhere else."""
         if id(array) not in self._proxies:
             self._proxies[id(array)] = self._proxy(array)
-        self._guards.add(Guard(source, "type", Held(np.ndarray)))
+        self._guards.add(Guard(source, "type", ObjectRef(np.ndarray)))
         self._guards.add(Guard(source, "spec", Spec(array.shape, array.dtype)))
         return self._proxies[id(array)]
 
     def _at(self, source: Source) -> Any:
-        return found_at(source, self._leaves)
+        return try_read(source, self._leaves)
 
     def _may_write(self, source: Source) -> bool:
         return _has(source, self._leaves) and not _is_mgbs(source, self._leaves)
@@ -96,31 +96,31 @@ class Substitution:
         return self._numbers.at(source, value) if is_one else value
 
     def _put(self, source: Source, value: Any, symbolic: Any) -> None:
-        own = own_guard(source, found_at(source.of, self._leaves)) if isinstance(source, Attribute) else None
+        own = own_guard(source, try_read(source.of, self._leaves)) if isinstance(source, Attribute) else None
         if own is not None:
             self._guards.add(own)
-        self._places.append((source, value, symbolic))
+        self._replaced.append((source, value, symbolic))
         write(source, self._leaves, symbolic)
 
-    def restore(self, places: dict[Source, Any]) -> None:
-        """Have each place hold its number again; `places` says what the body found."""
+    def restore(self, values: dict[Source, Any]) -> None:
+        """Have each location hold its number again; `values` says what the body found."""
         self._arguments.restore()
         self._arguments = Snapshot(())
-        while self._places:
-            source, value, symbolic = self._places[-1]
-            if places.get(source) is symbolic:
-                places[source] = value
-            now = found_at(source, self._leaves)
+        while self._replaced:
+            source, value, symbolic = self._replaced[-1]
+            if values.get(source) is symbolic:
+                values[source] = value
+            now = try_read(source, self._leaves)
             if now is symbolic:
                 write(source, self._leaves, value)
             elif is_plain(now) and same(now, value):  # for other numbers that would be a change
                 fixed(symbolic)
-            self._places.pop()
-        for source, value in places.items():
+            self._replaced.pop()
+        for source, value in values.items():
             if type(value) in SCALARS:
-                places[source] = value.value
+                values[source] = value.value
             elif type(value) is ArrayProxy:
-                places[source] = value.array
+                values[source] = value.array
 
     def forget(self) -> None:
         """Hold nothing of the call."""
@@ -180,19 +180,19 @@ def _shared(waiting: list[Any]) -> set[int]:
 
 
 def _has(source: Source, leaves: Sequence[Any]) -> bool:
-    """Is it a place of its own, and no attribute of a class that an object shows?"""
-    if not is_place(source, leaves) or (isinstance(source, Item) and isinstance(source.of, Result)):
+    """Is it a location of its own, and no attribute of a class that an object shows?"""
+    if not is_writable(source, leaves) or (isinstance(source, Item) and isinstance(source.of, Result)):
         return False
     if not isinstance(source, Attribute):
         return True
-    holder = found_at(source.of, leaves)
+    holder = try_read(source.of, leaves)
     space = getattr(holder, "__dict__", None)
     return space is None or source.name in space or is_slot(holder, source.name)
 
 
 def _is_mgbs(source: Source, leaves: Sequence[Any]) -> bool:
     """May code of mgb's read it?"""
-    holder = found_at(source.of, leaves) if isinstance(source, Attribute) else None
+    holder = try_read(source.of, leaves) if isinstance(source, Attribute) else None
     if isinstance(holder, Tensor):
         return True
     kinds = known.added_classes(type(holder)) if isinstance(holder, Holder) else ()

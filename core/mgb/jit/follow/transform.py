@@ -56,11 +56,11 @@ class Transformer(ast.NodeTransformer):
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
         asked = {
-            place
+            index
             for number, operator in enumerate(node.ops)
             if isinstance(operator, ast.Is | ast.IsNot)
             and not any(map(_is_single, sides[number : number + 2]))
-            for place in (number, number + 1)
+            for index in (number, number + 1)
         }
         if not asked:
             return node
@@ -69,7 +69,7 @@ class Transformer(ast.NodeTransformer):
             is_opposite = isinstance(node.ops[0], ast.IsNot)
             return ast.copy_location(ast.UnaryOp(ast.Not(), found), node) if is_opposite else found
         node.left, *node.comparators = [
-            _hook(side, IDENTITY, side) if place in asked else side for place, side in enumerate(sides)
+            _hook(side, IDENTITY, side) if index in asked else side for index, side in enumerate(sides)
         ]
         return node
 

@@ -17,7 +17,7 @@ from ..capture import Body, note
 from ..entry import CUTS, END, OUTPUT_GRADIENT, Literal, Ref, cut_at, external_ref
 from ..record import Record
 from ..recording import Recording
-from ..source import Source, found_at
+from ..source import Source, try_read
 from ..tree import LEAF, Structure, flatten_once
 from ..variant import extract_graph
 
@@ -183,7 +183,7 @@ def _split(record: Record, gradients: _Gradients, leaves: Sequence[Any]) -> Part
     assert record.ends is not None
     structure, results = record.ends
     holders = tuple(None if e.converts is not None else e.source for e in record.externals)
-    tensors: list[Any] = [None if source is None else found_at(source, leaves) for source in holders]
+    tensors: list[Any] = [None if source is None else try_read(source, leaves) for source in holders]
     tape = find_tape(tensors, recording())
     pattern = pattern_of(tensors, tape)  # even if no op is seen
     indices = {tensors[index]._tape[tape]: index for index in pattern if index is not None}

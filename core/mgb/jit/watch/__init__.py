@@ -2,11 +2,11 @@
 
 A function's body runs once under an `Observer`, which needs neither its source nor any change of its code.
 What existed before the call is *outside*. At the start of each function that runs the names in its code are
-followed: whatever they lead to is a place, and what stands there a guard. What guards do not
+followed: whatever they lead to is a location, and what stands there a guard. What guards do not
 hold after the body was written by it. What is in C, and unknown, or hides its state, is an impurity, too.
 
 * `names`: what code can name;
-* `walk`, `variables`, `bearer`, `unread`: the places that names lead to;
+* `walk`, `variables`, `bearer`, `unread`: the locations that names lead to;
 * `modules`: what is looked up in ``sys.modules``, or imported;
 * `kinds`, `classes`, `instances`: the guards of each kind of object;
 * `events`: which code starts, and which functions in C are called;

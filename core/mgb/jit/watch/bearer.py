@@ -1,4 +1,4 @@
-"""What has attributes: those of them that code can name are places."""
+"""What has attributes: those of them that code can name are locations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from ...tensor import Tensor
 from ...trusted import is_installed
-from ..source import MISSING, Attribute, Call, Held, Item, Object, Result, Source, lookup, namespace
+from ..source import MISSING, Attribute, Call, Item, Object, ObjectRef, Result, Source, lookup, namespace
 from . import classes, known, pure
-from .protocols import Places
+from .protocols import Walk
 
 #: Attributes in C of classes that are read though they stand in no class.
 _OF_CLASSES = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
@@ -31,7 +31,7 @@ _KEPT = "_kept_calls"
 class Bearer:
     """Something that has attributes, and where it stands."""
 
-    def __init__(self, walk: Places, source: Source, thing: Any) -> None:
+    def __init__(self, walk: Walk, source: Source, thing: Any) -> None:
         self._walk, self._source, self._thing = walk, source, thing
         self._done: set[str] = set()
         self._absent: set[str] = set()
@@ -67,7 +67,7 @@ class Bearer:
         """Code that computes names may have found that no class of an object has one."""
         for base in self._thing.__mro__:
             if pure.is_users_class(base):
-                names = Result(list, Attribute(Object(Held(base)), "__dict__"))
+                names = Result(list, Attribute(Object(ObjectRef(base)), "__dict__"))
                 self._walk.guard(names, "items", tuple(vars(base)))
 
     def _is_missed(self, name: str) -> bool:
@@ -87,7 +87,7 @@ class Bearer:
             return False
         return not issubclass(type(thing), Tensor) and not known.is_trusted_holder(thing)
 
-    def place(self, name: str, value: Any) -> None:
+    def visit(self, name: str, value: Any) -> None:
         """An attribute is there."""
         self._walk.named(Attribute(self._source, name), value)
 
@@ -97,32 +97,32 @@ class Bearer:
         if name in space:
             if isinstance(space.get("__getattr__"), FunctionType):
                 self._walk.guard(Attribute(self._source, "__dict__"), "has", name)  # asked before that is
-            self.place(name, space[name])
+            self.visit(name, space[name])
         elif not pure.is_library(self._thing.__name__):
             self._absent.add(name)
             if "__getattr__" in space:
-                self.place("__getattr__", space["__getattr__"])
+                self.visit("__getattr__", space["__getattr__"])
 
     def of_class(self, name: str) -> None:
         """What a class of a user's has, but for methods, which are known with the class."""
         kind, walk = self._thing, self._walk
         if name in _OF_CLASSES:
-            return self.place(name, getattr(kind, name))
+            return self.visit(name, getattr(kind, name))
         if name in ("__subclasses__", "mro"):
-            listed = tuple(map(Held, getattr(kind, name)()))
+            listed = tuple(map(ObjectRef, getattr(kind, name)()))
             return walk.guard(Call(Attribute(self._source, name)), "items", listed)
         raw, owner = lookup(kind, name)
         if isinstance(kind, enum.EnumMeta) and name in kind._member_map_:
-            return walk.place(Item(Attribute(self._source, "_member_map_"), name), kind._member_map_[name])
+            return walk.visit(Item(Attribute(self._source, "_member_map_"), name), kind._member_map_[name])
         if raw is MISSING:
             self._absent.add(name)
         elif owner is not None and isinstance(raw, classes.METHODS) and known.is_heap(owner):
             classes.look(walk, owner, name, raw)
         elif not hasattr(type(raw), "__get__") and name not in _MADE_BY_CLASSES:
             if owner is not None and lookup(type(kind), name)[0] is MISSING:
-                self.place(name, raw)
+                self.visit(name, raw)
             elif owner is not None:
-                walk.place(Item(Attribute(self._source, "__dict__"), name), vars(owner)[name])
+                walk.visit(Item(Attribute(self._source, "__dict__"), name), vars(owner)[name])
             if name == "__match_args__" and isinstance(raw, tuple):
                 walk.add_names([part for part in raw if isinstance(part, str)])
         return None
@@ -133,7 +133,7 @@ class Bearer:
         if value is MISSING:
             self._walk.guard(self._source, "lacks", name)
         else:
-            self.place(name, value)
+            self.visit(name, value)
 
     def of_array(self, name: str) -> None:
         """Whose memory it is."""
@@ -145,14 +145,14 @@ class Bearer:
     def of_tensor(self, name: str) -> None:
         """What a Tensor has been given."""
         if name in ("name", "format"):
-            self.place(name, getattr(self._thing, name))
+            self.visit(name, getattr(self._thing, name))
         elif known.is_note(type(self._thing), name):
             self._own(name, namespace(self._thing))
 
     def of_function(self, name: str) -> None:
         """What a function has been given."""
         if name in _OF_FUNCTIONS and hasattr(self._thing, name):
-            self.place(name, getattr(self._thing, name))
+            self.visit(name, getattr(self._thing, name))
         else:
             self._own(name, namespace(self._thing))
 
@@ -165,13 +165,13 @@ class Bearer:
     def _own(self, name: str, own: dict[str, Any]) -> None:
         raw, owner = lookup(type(self._thing), name)
         if name in own and hasattr(type(raw), "__set__") and not isinstance(raw, MemberDescriptorType):
-            self._walk.place(Item(Attribute(self._source, "__dict__"), name), own[name])
+            self._walk.visit(Item(Attribute(self._source, "__dict__"), name), own[name])
         elif name in own:
             if raw is MISSING:
                 raw = lookup(type(self._thing), "__getattr__")[0]
             if hasattr(type(raw), "__get__") and not isinstance(raw, MemberDescriptorType):  # would be called
                 self._walk.guard(Attribute(self._source, "__dict__"), "has", name)  # asked before that is
-            self.place(name, own[name])
+            self.visit(name, own[name])
         elif isinstance(raw, MemberDescriptorType) and owner is not None and known.is_heap(owner):
             self._walk.guard(self._source, "lacks", name)
         elif hasattr(self._thing, "__dict__"):

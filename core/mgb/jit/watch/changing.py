@@ -9,7 +9,7 @@ from typing import Any
 from ...tensor import Tensor
 from ..guard import Guard, Guards
 from ..numbers import Numbers
-from ..source import Attribute, Held, Result, Source, is_in_argument
+from ..source import Attribute, ObjectRef, Result, Source, is_in_argument
 from .known import added_classes, top_of
 
 
@@ -66,7 +66,7 @@ class Changing:
                 return False
             self._keep(tensor, source)
             self.tensors[id(tensor)] = source, tensor
-            self._guards.add(Guard(source, "type", Held(type(tensor))))
+            self._guards.add(Guard(source, "type", ObjectRef(type(tensor))))
         elif id(tensor) in self.tensors and known is not None and source != known:
             self.fix_tensor(tensor)
         return self.path_to(tensor) == source
@@ -87,7 +87,7 @@ class Changing:
     def fix_tensor(self, tensor: Tensor) -> None:
         """A Tensor that was followed has to be this one."""
         source, _ = self.tensors.pop(id(tensor))
-        self._guards.add(Guard(source, "is", Held(tensor)))
+        self._guards.add(Guard(source, "is", ObjectRef(tensor)))
 
     def fix_tensors(self, but: Collection[int], used: Collection[int]) -> None:
         """Follow no Tensor any more whose id is not among those `but`.

@@ -6,10 +6,10 @@ import types
 from types import FunctionType
 from typing import Any
 
-from ..source import Attribute, Held, Item, Object, Source
+from ..source import Attribute, Item, Object, ObjectRef, Source
 from . import known
 from .epochs import Unchanged
-from .protocols import Places
+from .protocols import Walk
 from .pure import is_users_class as is_users
 
 #: What a class holds that is called.
@@ -17,34 +17,34 @@ METHODS = (FunctionType, staticmethod, classmethod, property)
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def facts(walk: Places, source: Source, kind: type) -> None:
-    """What `kind`, at `source`, consists of has to stay; each class that it derives from is a place, too.
+def facts(walk: Walk, source: Source, kind: type) -> None:
+    """What `kind`, at `source`, consists of has to stay; each class that it derives from is a location, too.
 
-    Methods are places once they are named, but for those that Python or a library calls.
+    Methods are locations once they are named, but for those that Python or a library calls.
     """
     walk.guard(source, "meets", Unchanged(kind, _facts))
     is_of_library = any(known.is_heap(base) and not is_users(base) for base in kind.__mro__)
     for base in kind.__mro__:
         if is_users(base):
             if base is not kind:
-                walk.place(Object(Held(base)), base)
+                walk.visit(Object(ObjectRef(base)), base)
             for name, raw in list(vars(base).items()):
                 if is_of_library or name.startswith("__") or not isinstance(raw, METHODS):
                     look(walk, base, name, raw)
     if type(kind) is not type:
-        walk.place(Object(Held(type(kind))), type(kind))
+        walk.visit(Object(ObjectRef(type(kind))), type(kind))
 
 
 def _facts(kind: type) -> tuple[Any, ...]:
     return (*methods_of(kind), *kind.__mro__)
 
 
-def look(walk: Places, base: type, name: str, raw: Any) -> None:
+def look(walk: Walk, base: type, name: str, raw: Any) -> None:
     """A method or a descriptor, which Python calls for operators, attributes and more."""
     if isinstance(raw, METHODS):  # which the list of methods tells
-        walk.place(Object(Held(raw)), raw)
+        walk.visit(Object(ObjectRef(raw)), raw)
     elif _is_called(raw):
-        walk.place(Item(Attribute(Object(Held(base)), "__dict__"), name), raw)
+        walk.visit(Item(Attribute(Object(ObjectRef(base)), "__dict__"), name), raw)
 
 
 def methods_of(kind: type) -> tuple[Any, ...]:

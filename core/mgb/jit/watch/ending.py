@@ -12,7 +12,7 @@ import numpy as np
 from ...holding import SETTINGS
 from ...tensor import Tensor
 from ..guard import is_plain
-from ..source import Argument, Attribute, Grad, Held, Object, Result, Source, Sources, is_in_argument
+from ..source import Argument, Attribute, Grad, Object, ObjectRef, Result, Source, Sources, is_in_argument
 from ..tree import flatten, own_names, parts_of
 from . import known, written
 from .protocols import Watcher
@@ -30,11 +30,11 @@ def settings(observer: Watcher) -> None:
     """What ops depend on without naming it; the first of them may make it."""
     walk = observer.walk
     for module, setting in SETTINGS:
-        of = Object(Held(module))
+        of = Object(ObjectRef(module))
         if callable(setting):
-            walk.place(Result(setting, of), setting(module))
+            walk.visit(Result(setting, of), setting(module))
         else:
-            walk.place(Attribute(of, setting), vars(module)[setting])
+            walk.visit(Attribute(of, setting), vars(module)[setting])
     walk.drain()
 
 
@@ -93,7 +93,7 @@ def objects(observer: Watcher) -> None:
             continue
         by_is = walk.asks_identity and not is_plain(value) and not issubclass(kind, _GUARDED)
         if by_is and kind in given and getattr(source, "name", None) in walk.identified:
-            walk.tell(f"may compare a {kind.__name__} among the arguments with {source} by its identity")
+            walk.report(f"may compare a {kind.__name__} among the arguments with {source} by its identity")
         if by_is or _may_be_compared(kind, walk.changing.asks_identity):
             groups.setdefault(kind, []).append((source, value))
     if functions[True]:

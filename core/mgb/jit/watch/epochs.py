@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..guard import same_items
-from ..source import Held
+from ..source import ObjectRef
 
 #: The size of such a number in bytes.
 _SIZE = ctypes.sizeof(ctypes.c_uint)
@@ -64,7 +64,7 @@ class Unchanged:
 
     def __init__(self, kind: type, facts: Callable[[type], tuple[Any, ...]]) -> None:
         self._facts = facts
-        self._known = tuple(part if isinstance(part, str) else Held(part) for part in facts(kind))
+        self._known = tuple(part if isinstance(part, str) else ObjectRef(part) for part in facts(kind))
         offset = _offset()
         self._where = None if offset is None else ctypes.c_uint.from_address(id(kind) + offset)
         self._number = 0 if self._where is None else self._where.value

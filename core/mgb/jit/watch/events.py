@@ -20,7 +20,7 @@ _listening: set[int] = set()
 
 
 class Listener(Protocol):
-    """Who is told."""
+    """Is notified of what a thread does."""
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts, or a generator goes on."""
@@ -41,10 +41,10 @@ class Events:
 
     def __init__(self, listener: Listener, quiet: Mapping[int, dict[str, Any]] | None = None) -> None:
         self._listener: Listener | None = listener
-        #: By the ids of code objects of whose starts nobody wants to be told: their globals.
+        #: By the ids of code objects whose starts are not reported: their globals.
         self._quiet = {} if quiet is None else quiet
         self._busy = self._is_on = False
-        #: Has telling failed, as by a signal? The body may handle that; before Python 3.12 no more is told.
+        #: Has a report failed, as by a signal? The body may handle that; Python 3.11 reports nothing more.
         self.is_lost = False
         self._callback = self._profiled  # which CPython calls without a reference of its own
 
@@ -82,7 +82,7 @@ class Events:
         self._listener = None
 
     def without(self, function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
-        """What `function` gives; nothing of it is told."""
+        """What `function` gives; nothing of it is reported."""
         busy, self._busy = self._busy, True
         paused = self._is_on and sys.getprofile() is self._callback
         if paused:
@@ -99,11 +99,11 @@ class Events:
             if (listener := self._listener) is not None and frame.f_code.co_filename != __file__:
                 listener.calls(arg, frame)
         elif event == "call" and self._quiet.get(id(frame.f_code)) is not frame.f_globals:
-            self.tell_start(frame)
+            self.report_start(frame)
 
-    # Python tells nothing of what runs while it tells; each call that telling takes counts for all events.
+    # Python reports nothing of what runs while it reports; each call that this takes counts for all events.
 
-    def tell_start(self, frame: FrameType) -> None:
+    def report_start(self, frame: FrameType) -> None:
         """A function starts."""
         if self._listener is None or self._busy or frame.f_code.co_filename == __file__:
             return
@@ -114,7 +114,7 @@ class Events:
                 self.is_lost = True
                 raise
 
-    def tell_call(self, function: Any, frame: FrameType) -> None:
+    def report_call(self, function: Any, frame: FrameType) -> None:
         """A function in C is called."""
         if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
             try:
@@ -127,17 +127,17 @@ class Events:
 def _started(code: CodeType, offset: int) -> None:
     del code, offset
     if _here is not None and _here.events is not None:  # None as Python ends
-        _here.events.tell_start(sys._getframe(1))
+        _here.events.report_start(sys._getframe(1))
 
 
 def _called(code: CodeType, offset: int, function: Any, first: Any) -> None:
     del code, offset
     if _here is not None and _here.events is not None:
-        _here.events.tell_call(_bound(function, first), sys._getframe(1))
+        _here.events.report_call(_bound(function, first), sys._getframe(1))
 
 
 def _bound(function: Any, first: Any) -> Any:
-    """A method in C with what it is called of, as a profiler is told of it."""
+    """A method in C with what it is called of, as a profiler is given it."""
     missing: Any = sys.monitoring.MISSING  # type: ignore[attr-defined]
     if (
         isinstance(function, _UNBOUND)

@@ -9,20 +9,20 @@ from types import FunctionType
 from typing import Any
 
 from ...holding import Holder
-from ..source import Attribute, Call, Held, Object, Result, Source, is_in_argument, lookup
+from ..source import Attribute, Call, Object, ObjectRef, Result, Source, is_in_argument, lookup
 from . import classes, known, pure
 from .epochs import Unchanged
-from .protocols import Places
+from .protocols import Walk
 
 #: Of these what an object is follows from its text, whatever class it has.
 _NATIVE = (int, float, str, bytes, complex)
 
 
-def opaque(walk: Places, source: Source, value: Any) -> None:
+def opaque(walk: Walk, source: Source, value: Any) -> None:
     """What it holds no guard can tell."""
     kind = type(value)
     why = "an iterator from outside" if hasattr(kind, "__next__") else "which hides what stands in it"
-    walk.tell(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, {why}")
+    walk.report(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, {why}")
 
 
 def context_of_decimals() -> tuple[Any, ...]:
@@ -32,20 +32,20 @@ def context_of_decimals() -> tuple[Any, ...]:
     return (*numbers, *context.flags.values(), *context.traps.values())
 
 
-def decimals(walk: Places) -> None:
+def decimals(walk: Walk) -> None:
     """Decimals may be computed with."""
-    walk.guard(Call(Object(Held(context_of_decimals))), "same", context_of_decimals())
+    walk.guard(Call(Object(ObjectRef(context_of_decimals))), "same", context_of_decimals())
 
 
-def enumerated(walk: Places, source: Source, value: enum.Enum) -> None:
+def enumerated(walk: Walk, source: Source, value: enum.Enum) -> None:
     walk.is_(source, value)
-    here = Object(Held(value))
-    walk.place(Object(Held(type(value))), type(value))
-    walk.place(Attribute(here, "_value_"), value._value_)
+    here = Object(ObjectRef(value))
+    walk.visit(Object(ObjectRef(type(value))), type(value))
+    walk.visit(Attribute(here, "_value_"), value._value_)
     walk.bear(here, value)
 
 
-def instance(walk: Places, source: Source, value: Any) -> None:
+def instance(walk: Walk, source: Source, value: Any) -> None:
     """An object of a class that is written in Python."""
     kind = type(value)
     top = known.top_of(kind)
@@ -56,10 +56,10 @@ def instance(walk: Places, source: Source, value: Any) -> None:
         return walk.bear(source, value)
     if issubclass(kind, logging.Logger):
         walk.is_(source, value)
-        return walk.bear(Object(Held(value)), value)
-    walk.guard(source, "type", Held(kind))
+        return walk.bear(Object(ObjectRef(value)), value)
+    walk.guard(source, "type", ObjectRef(kind))
     if isinstance(lookup(kind, "__getattribute__")[0], FunctionType):
-        walk.tell(f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python")
+        walk.report(f"can reach {source}, a {kind.__name__}, whose __getattribute__ is written in Python")
         return None
     if known.reads_elsewhere(kind):
         return opaque(walk, source, value)
@@ -73,10 +73,10 @@ def instance(walk: Places, source: Source, value: Any) -> None:
     if any(map(_has_trusted_methods, kind.__mro__)):
         walk.loaded.update(known.attributes_of(value))  # by code that is not watched
         for name, part in known.attributes_of(value).items():
-            walk.place(Attribute(source, name), part)
+            walk.visit(Attribute(source, name), part)
     if issubclass(base, _NATIVE):
         walk.guard(Result(classes.native_of, source), "same", classes.native_of(value))
-    walk.place(Object(Held(kind)), kind)
+    walk.visit(Object(ObjectRef(kind)), kind)
     return walk.bear(source, value)
 
 
@@ -87,16 +87,16 @@ def _has_trusted_methods(base: type) -> bool:
     return known.top_of(base) == "numpy" or known.is_pure_library(base)
 
 
-def holder(walk: Places, source: Source, value: Any) -> None:
+def holder(walk: Walk, source: Source, value: Any) -> None:
     """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
     kind = type(value)
     if not is_in_argument(source):
         walk.is_(source, value)
-        source = Object(Held(value))
-    walk.guard(source, "type", Held(kind))
-    walk.guard(Object(Held(kind)), "meets", Unchanged(kind, classes.every_method))
+        source = Object(ObjectRef(value))
+    walk.guard(source, "type", ObjectRef(kind))
+    walk.guard(Object(ObjectRef(kind)), "meets", Unchanged(kind, classes.every_method))
     for _, part in value.__parts__():
-        walk.place(Object(Held(part)), part)
+        walk.visit(Object(ObjectRef(part)), part)
     if known.top_of(kind) != "mgb":
-        walk.place(Object(Held(kind)), kind)
+        walk.visit(Object(ObjectRef(kind)), kind)
     walk.bear(source, value)

@@ -31,9 +31,9 @@ def _is_load(step: dis.Instruction, name: str) -> bool:
     return step.opname == "LOAD_FAST" and step.argval == name
 
 
-def _key_at(steps: Sequence[dis.Instruction], place: int) -> tuple[Any] | None:
-    """The key by which an item is taken of what is loaded at `place`."""
-    after = steps[place + 1 : place + 3]
+def _key_at(steps: Sequence[dis.Instruction], index: int) -> tuple[Any] | None:
+    """The key by which an item is taken of what is loaded at `index`."""
+    after = steps[index + 1 : index + 3]
     if [step.opname for step in after] != ["LOAD_CONST", "BINARY_SUBSCR"]:
         return None
     return (after[0].argval,) if type(after[0].argval) in (str, int) else None

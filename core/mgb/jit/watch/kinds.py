@@ -21,16 +21,16 @@ import numpy as np
 
 from ...sizes import elements
 from ...tensor import Tensor
-from ..guard import LARGEST_ARRAY, Contents, hold, is_plain
+from ..guard import LARGEST_ARRAY, Contents, is_plain, to_ref
 from ..source import (
     MISSING,
     Argument,
     Attribute,
     Call,
     Global,
-    Held,
     Item,
     Object,
+    ObjectRef,
     Result,
     Source,
     is_in_argument,
@@ -38,7 +38,7 @@ from ..source import (
 )
 from . import classes, instances, known, pure
 from .names import BY_NAME
-from .protocols import Places
+from .protocols import Walk
 
 _NAMED_FIELD: type = type(vars(collections.namedtuple("_Named", "field"))["field"])
 #: Stays what it was made, and so is known as the object that it is.
@@ -59,7 +59,7 @@ def is_of_numpy(value: Any) -> bool:
     return known.top_of(asked) == "numpy" or (type(value) is ModuleType and value.__name__ == "numpy")
 
 
-def look(walk: Places, source: Source, value: Any) -> None:
+def look(walk: Walk, source: Source, value: Any) -> None:
     """`value` stands at `source`, and has not been looked at yet."""
     for kind, rule in _RULES:
         if issubclass(type(value), kind):  # asks no proxy
@@ -70,7 +70,7 @@ def look(walk: Places, source: Source, value: Any) -> None:
     if known.is_heap(kind_of):
         instances.instance(walk, source, value)
     elif isinstance(value, np.void):
-        walk.tell(f"can reach {source}, a row of an array")
+        walk.report(f"can reach {source}, a row of an array")
     elif isinstance(value, decimal.Decimal):
         walk.is_(source, value)
         instances.decimals(walk)
@@ -89,23 +89,23 @@ def look(walk: Places, source: Source, value: Any) -> None:
 # Tensors and arrays
 
 
-def _tensor(walk: Places, source: Source, value: Tensor) -> None:
+def _tensor(walk: Walk, source: Source, value: Tensor) -> None:
     kind = type(value)
     if is_in_argument(source):
         walk.bear(source, value)
     else:
         walk.is_(source, value)
-        walk.bear(Object(Held(value)), value)
+        walk.bear(Object(ObjectRef(value)), value)
     if known.top_of(kind) != "mgb":
-        walk.place(Object(Held(kind)), kind)
+        walk.visit(Object(ObjectRef(kind)), kind)
 
 
-def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
+def _array(walk: Walk, source: Source, value: np.ndarray[Any, Any]) -> None:
     if type(value) is not np.ndarray or value.dtype.hasobject:
-        walk.tell(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
+        walk.report(f"can reach {source}, a {type(value).__name__} of {value.dtype}")
         return
     if value.nbytes > LARGEST_ARRAY and not (walk.may_follow and isinstance(source, Argument)):
-        walk.tell(f"can reach {source}, an array of {value.nbytes} bytes, too large to compare")
+        walk.report(f"can reach {source}, an array of {value.nbytes} bytes, too large to compare")
         return
     walk.guard(source, "array", Contents.of(value))
     walk.guard(Attribute(Attribute(source, "flags"), "num"), "same", value.flags.num)
@@ -114,10 +114,10 @@ def _array(walk: Places, source: Source, value: np.ndarray[Any, Any]) -> None:
     walk.bear(source, value)
 
 
-def _dtype(walk: Places, source: Source, value: np.dtype[Any]) -> None:
+def _dtype(walk: Walk, source: Source, value: np.dtype[Any]) -> None:
     walk.is_(source, value)
     if value.names is not None:  # which can be changed
-        walk.guard(Attribute(Object(Held(value)), "names"), "same", value.names)
+        walk.guard(Attribute(Object(ObjectRef(value)), "names"), "same", value.names)
 
 
 # containers
@@ -140,28 +140,28 @@ def pairs_in(value: Any) -> dict[Any, Any]:
     return dict(dict.items(value))
 
 
-def _mapping(walk: Places, source: Source, value: Any) -> None:
-    walk.guard(source, "type", Held(type(value)))
+def _mapping(walk: Walk, source: Source, value: Any) -> None:
+    walk.guard(source, "type", ObjectRef(type(value)))
     outer, itself = source, value
     if _has_own(value, "__getitem__ __iter__ keys items __len__"):
         source, value = Result(pairs_in, source), pairs_in(value)
-    walk.guard(Result(list, source), "items", tuple(map(hold, value)))
+    walk.guard(Result(list, source), "items", tuple(map(to_ref, value)))
     for number, (key, part) in enumerate(list(value.items())):
         if is_plain(key):
-            walk.place(Item(source, key), part)
+            walk.visit(Item(source, key), part)
         elif _is_found_by_users(key):
-            walk.place(Object(Held(key)), key)
-            walk.place(Item(Result(elements, source), number), part)
+            walk.visit(Object(ObjectRef(key)), key)
+            walk.visit(Item(Result(elements, source), number), part)
         else:
-            walk.place(Object(Held(key)), key)
-            walk.place(Item(source, Held(key)), part)
+            walk.visit(Object(ObjectRef(key)), key)
+            walk.visit(Item(source, ObjectRef(key)), part)
     if isinstance(itself, collections.defaultdict):
-        walk.place(Attribute(outer, "default_factory"), itself.default_factory)
+        walk.visit(Attribute(outer, "default_factory"), itself.default_factory)
     _of_users_class(walk, outer, itself)
 
 
-def _sequence(walk: Places, source: Source, value: Any) -> None:
-    walk.guard(source, "type", Held(type(value)))
+def _sequence(walk: Walk, source: Source, value: Any) -> None:
+    walk.guard(source, "type", ObjectRef(type(value)))
     outer, itself = source, value
     if _has_own(value, "__getitem__ __iter__ __len__"):
         source, value = Result(elements, source), elements(value)
@@ -170,80 +170,80 @@ def _sequence(walk: Places, source: Source, value: Any) -> None:
     else:
         walk.guard(source, "length", len(value))
         for number, part in enumerate(value):
-            walk.place(Item(source, number), part)
+            walk.visit(Item(source, number), part)
     if isinstance(itself, collections.deque):
         walk.guard(Attribute(outer, "maxlen"), "same", itself.maxlen)
     _of_users_class(walk, outer, itself)
 
 
-def _set(walk: Places, source: Source, value: Any) -> None:
-    walk.guard(source, "type", Held(type(value)))
+def _set(walk: Walk, source: Source, value: Any) -> None:
+    walk.guard(source, "type", ObjectRef(type(value)))
     itself, inside = value, source
     if _has_own(value, "__iter__"):
         inside, value = Result(elements, source), elements(value)
-    walk.guard(Result(list, inside), "items", tuple(map(hold, value)))
+    walk.guard(Result(list, inside), "items", tuple(map(to_ref, value)))
     for part in value:
         if not is_plain(part):
-            walk.place(Object(Held(part)), part)
+            walk.visit(Object(ObjectRef(part)), part)
     _of_users_class(walk, source, itself)
 
 
-def _of_users_class(walk: Places, source: Source, value: Any) -> None:
+def _of_users_class(walk: Walk, source: Source, value: Any) -> None:
     kind = type(value)
     if known.is_heap(kind):
-        walk.place(Object(Held(kind)), kind)
+        walk.visit(Object(ObjectRef(kind)), kind)
         walk.bear(source, value)
     elif hasattr(value, "__dict__"):
         walk.bear(source, value)
 
 
-def _namespace(walk: Places, source: Source, value: types.SimpleNamespace) -> None:
-    walk.guard(source, "type", Held(type(value)))
+def _namespace(walk: Walk, source: Source, value: types.SimpleNamespace) -> None:
+    walk.guard(source, "type", ObjectRef(type(value)))
     walk.guard(Result(list, Attribute(source, "__dict__")), "items", tuple(vars(value)))
     for name, part in list(vars(value).items()):
-        walk.place(Attribute(source, name), part)
+        walk.visit(Attribute(source, name), part)
     walk.bear(source, value)
 
 
 # what holds one thing
 
 
-def _attributes(*names: str) -> Callable[[Places, Source, Any], None]:
-    def look_at(walk: Places, source: Source, value: Any) -> None:
-        walk.guard(source, "type", Held(type(value)))
+def _attributes(*names: str) -> Callable[[Walk, Source, Any], None]:
+    def look_at(walk: Walk, source: Source, value: Any) -> None:
+        walk.guard(source, "type", ObjectRef(type(value)))
         for name in names:
-            walk.place(Attribute(source, name), getattr(value, name))
+            walk.visit(Attribute(source, name), getattr(value, name))
 
     return look_at
 
 
-def _partial(walk: Places, source: Source, value: functools.partial[Any]) -> None:
+def _partial(walk: Walk, source: Source, value: functools.partial[Any]) -> None:
     _attributes("func", "args", "keywords")(walk, source, value)
     _of_users_class(walk, source, value)
 
 
-def _itself(*names: str) -> Callable[[Places, Source, Any], None]:
+def _itself(*names: str) -> Callable[[Walk, Source, Any], None]:
     """It is the object that it is, with these attributes."""
 
-    def look_at(walk: Places, source: Source, value: Any) -> None:
+    def look_at(walk: Walk, source: Source, value: Any) -> None:
         walk.is_(source, value)
         for name in names:
             if getattr(value, name, None) is not None:
-                walk.place(Attribute(Object(Held(value)), name), getattr(value, name))
+                walk.visit(Attribute(Object(ObjectRef(value)), name), getattr(value, name))
 
     return look_at
 
 
-def _reference(walk: Places, source: Source, value: weakref.ref[Any]) -> None:
-    walk.place(Call(source), value())
+def _reference(walk: Walk, source: Source, value: weakref.ref[Any]) -> None:
+    walk.visit(Call(source), value())
 
 
-def _context(walk: Places, source: Source, value: contextvars.ContextVar[Any]) -> None:
+def _context(walk: Walk, source: Source, value: contextvars.ContextVar[Any]) -> None:
     walk.is_(source, value)
-    walk.place(Call.given(Attribute(source, "get"), (MISSING,)), value.get(MISSING))
+    walk.visit(Call.given(Attribute(source, "get"), (MISSING,)), value.get(MISSING))
 
 
-def _local(walk: Places, source: Source, value: threading.local) -> None:
+def _local(walk: Walk, source: Source, value: threading.local) -> None:
     walk.is_(source, value)
     _of_users_class(walk, source, value)
 
@@ -253,34 +253,34 @@ def _given_to(caller: operator.methodcaller) -> tuple[Any, ...]:
     return tuple(caller.__reduce__()[1])
 
 
-def _getter(walk: Places, source: Source, value: Any) -> None:
+def _getter(walk: Walk, source: Source, value: Any) -> None:
     walk.is_(source, value)
     _, given = value.__reduce__()
     if isinstance(value, operator.methodcaller):
         walk.goes_wild()
         for number, part in enumerate(given):
-            walk.place(Item(Result(_given_to, Object(Held(value))), number), part)
+            walk.visit(Item(Result(_given_to, Object(ObjectRef(value))), number), part)
     else:
         walk.add_names(pure.names_in(value))
 
 
-def _kept(walk: Places, source: Source, value: Any) -> None:
+def _kept(walk: Walk, source: Source, value: Any) -> None:
     """A function made by `lru_cache`: as long as it keeps what it kept, it gives what it gave."""
     walk.is_(source, value)
-    here = Object(Held(value))
-    walk.place(Attribute(here, "__wrapped__"), value.__wrapped__)
+    here = Object(ObjectRef(value))
+    walk.visit(Attribute(here, "__wrapped__"), value.__wrapped__)
     walk.guard(here, "meets", _Kept(value))
     walk.caches.append((value, value.cache_info().misses))
     for result in _results_in(value):
         if not is_plain(result):
-            walk.place(Object(Held(result)), result)
+            walk.visit(Object(ObjectRef(result)), result)
 
 
 class _Kept:
     """What a function made by `lru_cache` has kept, which it still has where this is called."""
 
     def __init__(self, cached: Any) -> None:
-        self._known = [Held(result) for result in _results_in(cached)]
+        self._known = [ObjectRef(result) for result in _results_in(cached)]
 
     def __call__(self, cached: Any) -> bool:
         now = set(map(id, _results_in(cached)))
@@ -304,45 +304,45 @@ def _results_in(cached: Any) -> list[Any]:
 # functions, classes, modules
 
 
-def _module(walk: Places, source: Source, value: ModuleType) -> None:
+def _module(walk: Walk, source: Source, value: ModuleType) -> None:
     walk.is_(source, value)
     if type(value) is not ModuleType:
-        walk.guard(source, "type", Held(type(value)))
-    walk.bear(Object(Held(value)), value)
+        walk.guard(source, "type", ObjectRef(type(value)))
+    walk.bear(Object(ObjectRef(value)), value)
 
 
-def _function(walk: Places, source: Source, value: FunctionType) -> None:
+def _function(walk: Walk, source: Source, value: FunctionType) -> None:
     if not is_in_argument(source):
         walk.is_(source, value)
-        source = Object(Held(value))
+        source = Object(ObjectRef(value))
     elif not isinstance(source, Argument):
-        walk.guard(source, "type", Held(FunctionType))
+        walk.guard(source, "type", ObjectRef(FunctionType))
     walk.function(source, value)
     if not pure.is_librarys(value.__code__):
         walk.bear(source, value)
 
 
-def _builtin(walk: Places, source: Source, value: types.BuiltinFunctionType) -> None:
+def _builtin(walk: Walk, source: Source, value: types.BuiltinFunctionType) -> None:
     owner = value.__self__
     if owner is None or isinstance(owner, ModuleType):
         walk.is_(source, value)
         if value.__name__ in BY_NAME and not isinstance(source, Global):  # code calls it by another name
             walk.goes_wild()
     elif ".random" in (value.__module__ or "") or isinstance(owner, known.SEEDED):
-        walk.tell(f"can reach NumPy's {value.__name__}, which reads or writes elsewhere")
+        walk.report(f"can reach NumPy's {value.__name__}, which reads or writes elsewhere")
     else:
         walk.guard(Attribute(source, "__name__"), "same", value.__name__)
-        walk.place(Attribute(source, "__self__"), owner)
+        walk.visit(Attribute(source, "__self__"), owner)
 
 
-def _class(walk: Places, source: Source, value: type) -> None:
+def _class(walk: Walk, source: Source, value: type) -> None:
     walk.is_(source, value)
-    here = Object(Held(value))
+    here = Object(ObjectRef(value))
     if issubclass(value, bdb.Bdb):
-        walk.tell(f"can reach the class {value.__qualname__}, which starts a debugger")
+        walk.report(f"can reach the class {value.__qualname__}, which starts a debugger")
     elif known.reads_elsewhere(value):
         name = f"{value.__module__}.{value.__qualname__}"
-        walk.tell(f"can reach the class {name}, which reads or writes elsewhere")
+        walk.report(f"can reach the class {name}, which reads or writes elsewhere")
     if pure.is_users_class(value):
         classes.facts(walk, here, value)
         walk.bear(here, value)
@@ -351,7 +351,7 @@ def _class(walk: Places, source: Source, value: type) -> None:
     elif value is decimal.Decimal:
         instances.decimals(walk)
     elif not _is_harmless(value):
-        walk.tell(f"can reach the class {value.__module__}.{value.__qualname__}, which may do anything")
+        walk.report(f"can reach the class {value.__module__}.{value.__qualname__}, which may do anything")
 
 
 def _is_harmless(kind: type) -> bool:
@@ -361,7 +361,7 @@ def _is_harmless(kind: type) -> bool:
     return known.top_of(kind) in ("mgb", "numpy", "builtins", "types", "collections", "typing", "abc")
 
 
-_RULES: tuple[tuple[Any, Callable[[Places, Source, Any], None]], ...] = (
+_RULES: tuple[tuple[Any, Callable[[Walk, Source, Any], None]], ...] = (
     (Tensor, _tensor),
     (np.ndarray, _array),
     (np.dtype, _dtype),

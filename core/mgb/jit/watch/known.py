@@ -107,13 +107,9 @@ def is_made_by_library(code: CodeType) -> bool:
     return code.co_qualname.startswith(_MADE) and is_python(code.co_filename)
 
 
-def reads_elsewhere(function: Any) -> bool:
-    """Is it a function or class in Python of a module that keeps state where no guard sees it?"""
-    if isinstance(function, FunctionType) and is_trusted(function.__code__):
-        return top_of(function) in _STATEFUL
-    return isinstance(function, type) and any(
-        top_of(base) in _STATEFUL and is_library(base.__module__) for base in function.__mro__
-    )
+def reads_elsewhere(kind: type) -> bool:
+    """Is it a class of a module in Python that keeps state where no guard sees it?"""
+    return any(top_of(base) in _STATEFUL and is_library(base.__module__) for base in kind.__mro__)
 
 
 def is_users(function: Any) -> bool:

@@ -13,9 +13,9 @@ from importlib.util import resolve_name
 from itertools import accumulate
 from types import CodeType, FrameType
 
-from ..source import Attribute, Cell, Global, Held, Item, Object, Source
+from ..source import Attribute, Cell, Global, Item, Object, ObjectRef, Source
 from .names import MODULES, Names
-from .protocols import Places
+from .protocols import Walk
 
 
 def packages_of(name: str, level: int, package: str | None) -> list[str]:
@@ -28,7 +28,7 @@ def packages_of(name: str, level: int, package: str | None) -> list[str]:
 class Modules:
     """Of one walk."""
 
-    def __init__(self, walk: Places) -> None:
+    def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._keys: set[str] = set()
         self._asked: dict[CodeType, Collection[tuple[str, str]]] = {}
@@ -46,7 +46,7 @@ class Modules:
     def ends(self) -> None:
         """What has been imported meanwhile?"""
         for part in sorted(self._absent.intersection(sys.modules)):
-            self._walk.tell(f"imports {part}")
+            self._walk.report(f"imports {part}")
 
     def found(self, source: Source) -> None:
         """It stands at `source`."""
@@ -83,15 +83,15 @@ class Modules:
 
     def _look_up(self, keys: Collection[str]) -> None:
         if self._is_shown:
-            self._walk.tell("reads sys.modules")
+            self._walk.report("reads sys.modules")
             return
         for key in keys:
             self._item(key)
 
     def _item(self, key: str) -> None:
         """What stands there has to stay, or to stay away."""
-        space = Object(Held(sys.modules))
+        space = Object(ObjectRef(sys.modules))
         if key in sys.modules:
-            self._walk.place(Item(space, key), sys.modules[key])
+            self._walk.visit(Item(space, key), sys.modules[key])
         else:
             self._walk.guard(space, "without", key)

@@ -117,9 +117,9 @@ class Names:
     def _add(self, code: CodeType) -> None:
         found = list(dis.get_instructions(code))
         line = code.co_firstlineno
-        for place, step in enumerate(found):
+        for index, step in enumerate(found):
             line = (step.positions.lineno if step.positions is not None else None) or line
-            self._step(step, line, found, place)
+            self._step(step, line, found, index)
         self._looks_up(code, found)
         for constant in code.co_consts:
             self._constant(constant)
@@ -133,11 +133,11 @@ class Names:
             else:
                 self.shows_modules = True
 
-    def _step(self, step: dis.Instruction, line: int, found: Sequence[dis.Instruction], place: int) -> None:
+    def _step(self, step: dis.Instruction, line: int, found: Sequence[dis.Instruction], index: int) -> None:
         kind, name = step.opname, step.argval
         if kind in _READING:
             self.loaded.add(name)
-        if kind in _READING and not _is_appended_to(found, place):
+        if kind in _READING and not _is_appended_to(found, index):
             self.used.add(name)
         if kind in _GLOBALS or kind in _GLOBALS_WRITTEN:
             if kind in _GLOBALS_WRITTEN:
@@ -145,9 +145,9 @@ class Names:
             else:
                 self.loaded.add(name)
             self.makes_texts = self.makes_texts or name in _OF_TEXTS
-            if name in BY_NAME and not _is_by_constant(found, place):
+            if name in BY_NAME and not _is_by_constant(found, index):
                 self.is_wild = True
-            self.chains.add((name, *_attributes_after(found, place)))
+            self.chains.add((name, *_attributes_after(found, index)))
         elif kind in _ATTRIBUTES:
             self.attributes.add(name)
             self.loaded.add(name)
@@ -161,17 +161,17 @@ class Names:
         elif kind in _ELEMENTS_WRITTEN:
             self.elements = self.elements or line
         elif kind == "IMPORT_NAME":
-            level = found[place - 2].argval if place > 1 else 0
+            level = found[index - 2].argval if index > 1 else 0
             self.imports.add((name, level if type(level) is int else 0))
-        elif kind == "CHECK_EXC_MATCH" or (kind == "PUSH_EXC_INFO" and found[place + 1].opname == "POP_TOP"):
+        elif kind == "CHECK_EXC_MATCH" or (kind == "PUSH_EXC_INFO" and found[index + 1].opname == "POP_TOP"):
             self.handles_errors = True
         elif kind in _FORMATTING or (kind == "BINARY_OP" and step.argrepr in ("%", "%=")):
             self.makes_texts = True
-        elif kind == "CONTAINS_OP" or (kind == "IS_OP" and found[place - 1].opname != "LOAD_CONST"):
+        elif kind == "CONTAINS_OP" or (kind == "IS_OP" and found[index - 1].opname != "LOAD_CONST"):
             self.compares = True
             self.asks_identity = self.asks_identity or kind == "IS_OP"
             if kind == "IS_OP":
-                loaded = [before.argval for before in found[max(place - 2, 0) : place]]
+                loaded = [before.argval for before in found[max(index - 2, 0) : index]]
                 self.identified.update(name for name in loaded if type(name) is str)
         elif kind == "MATCH_CLASS":
             self.asks_classes = True
@@ -189,33 +189,33 @@ class Names:
                 self._constant(part)
 
 
-def _attributes_after(found: Sequence[dis.Instruction], place: int) -> Iterator[str]:
-    """The names of the attributes that are read one after the other of what is loaded at `place`."""
-    for step in found[place + 1 :]:
+def _attributes_after(found: Sequence[dis.Instruction], index: int) -> Iterator[str]:
+    """The names of the attributes that are read one after the other of what is loaded at `index`."""
+    for step in found[index + 1 :]:
         if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return
         yield step.argval
 
 
-def _is_appended_to(found: Sequence[dis.Instruction], place: int) -> bool:
-    """Is all that is done with what is loaded at `place`, or with an element of it, to append to it?"""
-    while [step.opname for step in found[place + 2 : place + 3]] == ["BINARY_SUBSCR"]:
-        if found[place + 1].opname not in _KEYS:
+def _is_appended_to(found: Sequence[dis.Instruction], index: int) -> bool:
+    """Is all that is done with what is loaded at `index`, or with an element of it, to append to it?"""
+    while [step.opname for step in found[index + 2 : index + 3]] == ["BINARY_SUBSCR"]:
+        if found[index + 1].opname not in _KEYS:
             return False
-        place += 2
-    return [*_attributes_after(found, place)][:1] == ["append"]
+        index += 2
+    return [*_attributes_after(found, index)][:1] == ["append"]
 
 
 def _names_modules(step: dis.Instruction) -> bool:
     return step.argval == MODULES and step.opname in _READING
 
 
-def _key_looked_up(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction | None:
-    """What loads the key that is looked up in what is loaded at `place`; None: that is used otherwise."""
-    after = [step for step in steps[place + 1 : place + 6] if step.opname != "PRECALL"]
+def _key_looked_up(steps: Sequence[dis.Instruction], index: int) -> dis.Instruction | None:
+    """What loads the key that is looked up in what is loaded at `index`; None: that is used otherwise."""
+    after = [step for step in steps[index + 1 : index + 6] if step.opname != "PRECALL"]
     words = ["" if step.is_jump_target else step.opname for step in after] + [""] * 4
     if words[0] == "CONTAINS_OP":
-        return _key_before(steps, place)
+        return _key_before(steps, index)
     if words[0] in _KEYS and words[1] == "BINARY_SUBSCR":
         return after[0]
     if words[0] not in ("LOAD_ATTR", "LOAD_METHOD") or after[0].argval != "get" or words[1] not in _KEYS:
@@ -224,10 +224,10 @@ def _key_looked_up(steps: Sequence[dis.Instruction], place: int) -> dis.Instruct
     return after[1] if calls else None
 
 
-def _key_before(steps: Sequence[dis.Instruction], place: int) -> dis.Instruction | None:
+def _key_before(steps: Sequence[dis.Instruction], index: int) -> dis.Instruction | None:
     """What is loaded directly before a variable, or an attribute of a variable."""
-    first = place - 1 if steps[place].opname == "LOAD_ATTR" else place
-    is_reached = any(step.is_jump_target for step in steps[first : place + 1])
+    first = index - 1 if steps[index].opname == "LOAD_ATTR" else index
+    is_reached = any(step.is_jump_target for step in steps[first : index + 1])
     is_variable = steps[first].opname in _VARIABLES and not is_reached
     return None if not is_variable or steps[first - 1].opname not in _KEYS else steps[first - 1]
 
@@ -244,10 +244,10 @@ def _is_given(code: CodeType, steps: Sequence[dis.Instruction], loaded: dis.Inst
     )
 
 
-def _is_by_constant(found: Sequence[dis.Instruction], place: int) -> bool:
-    """Is what is loaded at `place` called at once, with a text of the program as its second argument?"""
+def _is_by_constant(found: Sequence[dis.Instruction], index: int) -> bool:
+    """Is what is loaded at `index` called at once, with a text of the program as its second argument?"""
     depth, second = 0, False
-    for step in found[place + 1 : place + 1 + _FARTHEST]:
+    for step in found[index + 1 : index + 1 + _FARTHEST]:
         if step.opname == _CALL and step.arg == depth:
             return second
         if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:

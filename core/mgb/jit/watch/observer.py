@@ -14,7 +14,7 @@ from ...scalars import FOLLOWED
 from ...tensor import Tensor
 from ..arguments import TEXTS, names_of, texts_within
 from ..guard import Guards, is_plain
-from ..source import Argument, Call, Held, Object, Source, found_at
+from ..source import Argument, Call, Object, ObjectRef, Source, try_read
 from ..tree import flatten, parts_of
 from . import ending, known, written
 from .changing import Changing
@@ -77,7 +77,7 @@ class Observer:
         of_instance: bool = False,
         follows: frozenset[Source] = frozenset(),
     ) -> None:
-        tensors = frozenset(s for s in follows if isinstance(found_at(s, leaves), Tensor))
+        tensors = frozenset(s for s in follows if isinstance(try_read(s, leaves), Tensor))
         self.walk = Walk(leaves, tensors, self._cannot)
         self.leaves, self.refuses, self._of_instance = leaves, refuses, of_instance
         self.impurities: list[Impurity] = []
@@ -140,7 +140,7 @@ class Observer:
 
     def _enters(self, holder: Any) -> None:
         if self.walk.where(holder) is None:
-            self.walk.place(Object(Held(holder)), holder)
+            self.walk.visit(Object(ObjectRef(holder)), holder)
         self.walk.drain()
 
     def impure(
@@ -179,10 +179,10 @@ class Observer:
     def looks_at(self, array: Any) -> None:
         """The values of an array decide what comes; there is a guard that they stay."""
 
-    def reads_late(self, origin: Any) -> None:
+    def note_number_owner(self, origin: Any) -> None:
         """A number is asked for at each call before the body's effects: these write nothing there."""
         read = getattr(origin, "func", origin)
-        self.walk.late.add(id(getattr(read, "__self__", None)))
+        self.walk.number_owners.add(id(getattr(read, "__self__", None)))
 
     def can_write(self, value: Any) -> bool:
         """May a call that skips the body write it? Plain values follow from the guards."""
@@ -217,7 +217,7 @@ class Observer:
             self.running.see(self._end, result, args, kwargs)
         except ImpureBodyError:
             if self.refuses:
-                undo(self.walk.places, list(self.guards), self.leaves)
+                undo(self.walk.values, list(self.guards), self.leaves)
             raise
         finally:  # an interrupt may come anywhere
             self.net.end()
@@ -236,8 +236,8 @@ class Observer:
         walk = self.walk
         self._arguments(args[self._of_instance :], kwargs, self._unread(function, args, kwargs))
         if self._of_instance:
-            walk.place(Object(Held(args[0])), args[0])
-        walk.place(Object(Held(function)), function)
+            walk.visit(Object(ObjectRef(args[0])), args[0])
+        walk.visit(Object(ObjectRef(function)), function)
         walk.drain()
 
     def _unread(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[int]:
@@ -270,7 +270,7 @@ class Observer:
             if inside is not None and id(part) not in walk.given:
                 walk.given[id(part)] = type(part)
                 if known.is_heap(type(part)):
-                    walk.place(Object(Held(type(part))), type(part))
+                    walk.visit(Object(ObjectRef(type(part))), type(part))
                 waiting += inside
         texts = texts_within(leaves, arrangement)
         for index, leaf in enumerate(self.leaves):
@@ -291,7 +291,7 @@ class Observer:
     def _end(self, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         ending.settings(self)
         if self.walk.sees_numpy:
-            self.walk.guard(Call(Object(Held(ending.handling_of_errors))), "same", self._errors)
+            self.walk.guard(Call(Object(ObjectRef(ending.handling_of_errors))), "same", self._errors)
         self.walk.ends()
         ending.containers(self, args[self._of_instance :], kwargs)
         ending.tensors(self)

@@ -28,7 +28,7 @@ class Unread(Protocol):
         """A Tensor may have been put where it stood."""
 
 
-class Places(Protocol):
+class Walk(Protocol):
     """The walk, see `walk.Walk`."""
 
     guards: Guards
@@ -38,10 +38,10 @@ class Places(Protocol):
     loaded: set[str]
     used: set[str]
     stored: dict[str, tuple[str, int]]
-    places: dict[Source, Any]
+    values: dict[Source, Any]
     is_wild: bool
     may_follow: bool
-    late: set[int]
+    number_owners: set[int]
     caches: list[tuple[Any, int]]
     handles_errors: bool
     tells_addresses: bool
@@ -53,7 +53,7 @@ class Places(Protocol):
     identified: set[str]
     kept: dict[int, tuple[Source, Callable[[], Any]]]
     spaces: list[tuple[Any, tuple[str, ...]]]
-    tell: Callable[[str], object]
+    report: Callable[[str], object]
 
     @property
     def modules(self) -> Modules:
@@ -72,7 +72,7 @@ class Places(Protocol):
     def where(self, value: Any) -> Source | None:
         """Where it was found."""
 
-    def place(self, source: Source, value: Any) -> None:
+    def visit(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, and what it leads to can be named."""
 
     def named(self, source: Source, value: Any) -> None:
@@ -96,7 +96,7 @@ class Places(Protocol):
     def drain(self) -> None:
         """Go on until nothing is left."""
 
-    def whole(self, holder: Any) -> None:
+    def visit_holder(self, holder: Any) -> None:
         """All that stands in a holder may be read."""
 
     def has_run(self, code: Any, space: dict[str, Any]) -> bool:
@@ -126,7 +126,7 @@ class Effect(NamedTuple):
 
     Attributes
     ----------
-    place : Source
+    source : Source
         Where; of what `appends`, the list.
     appends : bool
         Is it put at the end of a list?
@@ -134,7 +134,7 @@ class Effect(NamedTuple):
         A Tensor that the body makes, a number that is followed, or a plain value.
     """
 
-    place: Source
+    source: Source
     appends: bool
     value: Any
 
@@ -165,7 +165,7 @@ class Watcher(Protocol):
     begun: tuple[list[Any], Any]
 
     @property
-    def walk(self) -> Places:
+    def walk(self) -> Walk:
         """The walk."""
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import ImpureBodyError
 from ...holding import Holder
 from ...tensor import of_handler
-from ..source import Attribute, Call, Held, Object
+from ..source import Attribute, Call, Object, ObjectRef
 from . import known, pure
 from .codes import FORMATS, READING, Codes, Kind
 from .impurity import line_of
@@ -154,7 +154,7 @@ class Running:
             return None
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         if isinstance(first, Holder) and self._is_read(first, known.said_of(module, code.co_name)):
-            self.walk.whole(first)
+            self.walk.visit_holder(first)
         if is_silent or (code is _SIGNATURE and self._has_own_signature(first)):
             return None
         if top == "numpy" and code.co_name in _STATES and getattr(np, code.co_name, None) in known.AGAIN:
@@ -192,7 +192,7 @@ class Running:
         """A function tells of NumPy's state; what is done with errors at the beginning has to stay."""
         self.walk.sees_numpy = True
         if function is not np.geterr:
-            self.walk.place(Call.given(Object(Held(function)), ()), function())
+            self.walk.visit(Call.given(Object(ObjectRef(function)), ()), function())
             self.walk.drain()
 
     def _is_outside(self, thing: Any) -> bool:
@@ -212,7 +212,7 @@ class Running:
             return self.impure(f"calls logging.{name}", back)
         if self.codes.is_said(f"asks logger {id(logger)} for {level}", back):
             return None
-        asked = Attribute(Object(Held(logger)), "isEnabledFor")
+        asked = Attribute(Object(ObjectRef(logger)), "isEnabledFor")
         return self.walk.guard(Call.given(asked, (level,)), "same", logger.isEnabledFor(level))
 
     def _calls(self, function: Any, frame: FrameType) -> None:
@@ -234,12 +234,12 @@ class Running:
         if function in (isinstance, issubclass):
             self.walk.asks_classes()
         elif function is globals:
-            self.walk.place(Object(Held(frame.f_globals)), frame.f_globals)
+            self.walk.visit(Object(ObjectRef(frame.f_globals)), frame.f_globals)
             self.walk.drain()
         elif function in (sys.exception, sys.exc_info) and sys.exception() is self._handled:
             if self._handled is not None:
                 self.impure("asks for an exception that is handled outside", frame)
-            self.walk.guard(Call(Object(Held(sys.exception))), "same", None)
+            self.walk.guard(Call(Object(ObjectRef(sys.exception))), "same", None)
         elif why := pure.trouble_of(function, self._is_outside):
             if not codes.is_said(why, frame) and not _is_collecting(frame.f_code, frame.f_back):
                 self.impure(why, frame)

@@ -1,4 +1,4 @@
-"""Places outside that are written back: what a body has written there is as it was before."""
+"""Locations outside that are written back: what a body has written there is as it was before."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...sizes import elements, native, pairs
-from ..guard import Contents, Guard, hold
-from ..source import Attribute, Cell, Global, Item, Result, Source, found_at, lookup, resolve
+from ..guard import Contents, Guard, to_ref
+from ..source import Attribute, Cell, Global, Item, Result, Source, lookup, resolve, try_read
 from ..tree import fields_of, parts_of, put
 from .kinds import pairs_in
 
@@ -22,20 +22,20 @@ Spaces = Sequence[tuple[Any, tuple[str, ...]]]
 
 
 def undo(
-    places: Mapping[Source, Any], guards: Sequence[Guard], leaves: Sequence[Any], spaces: Spaces = ()
+    values: Mapping[Source, Any], guards: Sequence[Guard], leaves: Sequence[Any], spaces: Spaces = ()
 ) -> None:
-    """Put back what was at `places`, and in what `guards` and `spaces` tell of."""
+    """Put back what was at `values`, and in what `guards` and `spaces` tell of."""
     for thing, names in spaces:
         with suppress(Exception):
             _lose(thing, names)
-    for source, before in places.items():
+    for source, before in values.items():
         with suppress(Exception):
-            if is_place(source, leaves) and found_at(source, leaves) is not before:
+            if is_writable(source, leaves) and try_read(source, leaves) is not before:
                 write(source, leaves, before)
     for guard in guards:
         if guard.test in _RESTORE and not guard.holds(leaves):
             with suppress(Exception):
-                _RESTORE[guard.test](guard, places, leaves)
+                _RESTORE[guard.test](guard, values, leaves)
 
 
 class Snapshot:
@@ -101,13 +101,13 @@ def _lose(thing: Any, names: Sequence[str]) -> None:
             dict.__delitem__(vars(thing), name)
 
 
-def _items(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+def _items(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
     """A container holds these keys or elements."""
     source = itself(guard.source.of if isinstance(guard.source, Result) else guard.source)
-    held = found_at(source, leaves)
+    held = try_read(source, leaves)
     parts = list(map(resolve, guard.value))
     if isinstance(held, dict):
-        _keys(held, source, parts, places)
+        _keys(held, source, parts, values)
     elif isinstance(held, set):
         set.clear(held)
         set.update(held, parts)
@@ -117,7 +117,7 @@ def _items(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) ->
         _elements(held, parts)
 
 
-def _keys(held: dict[Any, Any], source: Source, keys: list[Any], places: Mapping[Source, Any]) -> None:
+def _keys(held: dict[Any, Any], source: Source, keys: list[Any], values: Mapping[Source, Any]) -> None:
     for key in [key for key in dict.keys(held) if not any(key is known or key == known for known in keys)]:
         dict.__delitem__(held, key)
     if [*dict.keys(held)] == keys:
@@ -125,19 +125,19 @@ def _keys(held: dict[Any, Any], source: Source, keys: list[Any], places: Mapping
     is_namespace = isinstance(source, Attribute) and source.name == "__dict__"
     before = {}
     for number, key in enumerate(keys):
-        place: Source = Item(source, hold(key))
+        location: Source = Item(source, to_ref(key))
         if is_namespace:
-            place = Attribute(source.of, key)  # type: ignore[attr-defined]
-        before[key] = places[place if place in places else Item(Result(elements, source), number)]
+            location = Attribute(source.of, key)  # type: ignore[attr-defined]
+        before[key] = values[location if location in values else Item(Result(elements, source), number)]
     kind = native(type(held))
     kind.clear(held)
     kind.update(held, before)
 
 
-def _length(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    held = found_at(itself(guard.source), leaves)
+def _length(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    held = try_read(itself(guard.source), leaves)
     if isinstance(held, list | deque):
-        _elements(held, [places[Item(guard.source, number)] for number in range(guard.value)])
+        _elements(held, [values[Item(guard.source, number)] for number in range(guard.value)])
 
 
 def _elements(held: list[Any] | deque[Any], before: list[Any]) -> None:
@@ -146,20 +146,20 @@ def _elements(held: list[Any] | deque[Any], before: list[Any]) -> None:
     kind.extend(held, before)
 
 
-def _absent(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+def _absent(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
     """There are no such names in a namespace or a dict."""
-    held = found_at(guard.source, leaves)
+    held = try_read(guard.source, leaves)
     for name in guard.value if guard.test == "disjoint" else (guard.value,):
         if name in held:
             dict.__delitem__(held, name)
 
 
-def _lacks(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    object.__delattr__(found_at(guard.source, leaves), guard.value)
+def _lacks(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    object.__delattr__(try_read(guard.source, leaves), guard.value)
 
 
-def _array(guard: Guard, places: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    held, known = found_at(guard.source, leaves), guard.value
+def _array(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
+    held, known = try_read(guard.source, leaves), guard.value
     if (
         isinstance(known, Contents)
         and known.is_whole
@@ -175,16 +175,16 @@ _RESTORE = {
 }  # fmt: skip
 
 
-# single places
+# single locations
 
 
-def is_place(source: Source, leaves: Sequence[Any]) -> bool:
+def is_writable(source: Source, leaves: Sequence[Any]) -> bool:
     """Can what stands there be replaced without code of a user's that runs?"""
     if isinstance(source, Global | Cell):
         return True
     if not isinstance(source, Item | Attribute):
         return False
-    holder = found_at(itself(source.of), leaves)
+    holder = try_read(itself(source.of), leaves)
     if isinstance(source, Item):
         return issubclass(native(type(holder)), dict | list | deque)
     if isinstance(holder, type):
@@ -205,7 +205,7 @@ def itself(source: Source) -> Source:
 
 
 def write(source: Source, leaves: Sequence[Any], value: Any) -> None:
-    """Have `value` stand at a place; no code of a user's runs."""
+    """Write `value` to a location; no code of a user's runs."""
     if isinstance(source, Global):
         source.module.get()[source.name] = value
     elif isinstance(source, Cell):

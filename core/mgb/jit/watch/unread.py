@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor import Tensor
-from ..source import Attribute, Cell, Global, Item, Source, found_at
-from .protocols import Places
+from ..source import Attribute, Cell, Global, Item, Source, try_read
+from .protocols import Walk
 
 
 class Unread:
@@ -18,7 +18,7 @@ class Unread:
         Where nothing finds what stands there but by its name.
     """
 
-    def __init__(self, walk: Places) -> None:
+    def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self.named: set[Source] = set()
         self._waiting: dict[Source, Any] = {}
@@ -46,13 +46,13 @@ class Unread:
         for source, tensor in self._waiting.items():
             first = self._walk.where(tensor)
             is_written = isinstance(source, Attribute | Global | Cell) and first is not None
-            if is_written and found_at(source, self._walk.leaves) is tensor:
+            if is_written and try_read(source, self._walk.leaves) is tensor:
                 self._walk.guard(source, "alias", first)
 
     def _put(self, source: Source) -> None:
         value = self._waiting.pop(source)
-        del self._walk.places[source]
-        self._walk.place(source, value)
+        del self._walk.values[source]
+        self._walk.visit(source, value)
 
     def _is_unread(self, source: Source) -> bool:
         walk = self._walk
@@ -60,7 +60,7 @@ class Unread:
             return False
         if isinstance(source, Item):  # of a list to which code only appends
             inside = source.of
-            is_list = inside in self.named and type(walk.places.get(inside)) is list
+            is_list = inside in self.named and type(walk.values.get(inside)) is list
             return is_list and getattr(inside, "name", None) not in walk.used
         if source not in self.named or not isinstance(source, Attribute | Global | Cell):
             return False

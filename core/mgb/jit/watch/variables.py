@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
-from ..source import Attribute, Global, Held, Object, Source
+from ..source import Attribute, Global, Object, ObjectRef, Source
 from . import pure
-from .protocols import Places
+from .protocols import Walk
 
-_BUILTINS = Held(vars(builtins))
+_BUILTINS = ObjectRef(vars(builtins))
 
 
-def read_variables(walk: Places, chains: Iterable[Sequence[str]], space: dict[str, Any]) -> None:
+def read_variables(walk: Walk, chains: Iterable[Sequence[str]], space: dict[str, Any]) -> None:
     """Each of `chains` is a variable, and attributes that follow; `space` holds the globals."""
-    module = Held(space)
+    module = ObjectRef(space)
     for chain in chains:
         name = chain[0]
         if name in space:
@@ -29,13 +29,13 @@ def read_variables(walk: Places, chains: Iterable[Sequence[str]], space: dict[st
             walk.guard(Object(_BUILTINS), "without", name)
 
 
-def _chain(walk: Places, source: Source, value: Any, names: Sequence[str]) -> None:
+def _chain(walk: Walk, source: Source, value: Any, names: Sequence[str]) -> None:
     """A variable is read, and at once these attributes: of a module no others can be named by that."""
     while type(value) is ModuleType and names and names[0] in vars(value):
         walk.is_(source, value)
-        walk.places[source] = value
+        walk.values[source] = value
         walk.sees_numpy = walk.sees_numpy or value.__name__.startswith("numpy")
         if not pure.is_library(value.__name__):
-            walk.guard(source, "type", Held(ModuleType))
-        source, value, names = Attribute(Object(Held(value)), names[0]), vars(value)[names[0]], names[1:]
+            walk.guard(source, "type", ObjectRef(ModuleType))
+        source, value, names = Attribute(Object(ObjectRef(value)), names[0]), vars(value)[names[0]], names[1:]
     walk.named(source, value)

@@ -1,6 +1,6 @@
-"""The walk: each place outside that code which runs can name, with what was there before it could write.
+"""The walk: each location outside that code which runs can name, with what was there before it could write.
 
-A place that has another thing after the body was written by it; at later calls all have to be as they were.
+A location that has another object after the body was written by it; later calls need all as they were.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..source import (
     Attribute,
     Call,
     Cell,
-    Held,
     Item,
     Object,
+    ObjectRef,
     Result,
     Source,
     is_in_argument,
@@ -34,14 +34,14 @@ from ..source import (
 from . import kinds, known, pure
 from .bearer import Bearer
 from .changing import Changing
+from .holder_attributes import attributes_read
 from .modules import Modules
 from .names import Names, codes_in, names_of
 from .unread import Unread
 from .variables import read_variables
-from .wholes import attributes_read
 
 _ERRORS = frozenset({"TypeError", "AttributeError", "Exception", "BaseException", "hasattr", "getattr"})
-#: Places that one walk goes to at most.
+#: Locations that one walk visits at most.
 LARGEST = 20_000
 
 
@@ -54,13 +54,13 @@ class Walk:
         The flattened arguments.
     follows : frozenset of Source
         Where another Tensor may stand at each call.
-    tell : callable
+    report : callable
         Told why the body cannot be skipped.
 
     Attributes
     ----------
     guards : Guards
-    places : dict
+    values : dict
         What was found at each source.
     names : set of str
         The attributes that code which runs can name.
@@ -77,12 +77,12 @@ class Walk:
     """
 
     def __init__(
-        self, leaves: Sequence[Any], follows: frozenset[Source], tell: Callable[[str], object]
+        self, leaves: Sequence[Any], follows: frozenset[Source], report: Callable[[str], object]
     ) -> None:
         self.guards = Guards()
         self.changing = Changing(self.guards, leaves, self._keep, follows)
-        self.leaves, self.tell = leaves, tell
-        self.places: dict[Source, Any] = {}
+        self.leaves, self.report = leaves, report
+        self.values: dict[Source, Any] = {}
         self.names: set[str] = set()
         self.loaded: set[str] = set()
         self.used: set[str] = set()
@@ -91,7 +91,7 @@ class Walk:
         self.may_follow = True
         self.is_over = self._was_wild = False
         self.caches: list[tuple[Any, int]] = []  # functions made by `lru_cache`, and how often these missed
-        self.late: set[int] = set()  # the ids of what live numbers are read from
+        self.number_owners: set[int] = set()  # the ids of what live numbers are read from
         self.makes: Callable[[Any], bool] = lambda _: False
         #: By the ids of Tensors among the arguments that stand elsewhere, too.
         self.also: set[int] = set()
@@ -107,7 +107,7 @@ class Walk:
         self._ran: set[tuple[CodeType, int]] = set()  # with the ids of the globals that it had
         self._inner: set[CodeType] = set()  # that those which ran make
         self._functions: dict[CodeType, list[tuple[Source, FunctionType]]] = {}
-        self._whole: set[int] = set()
+        self._visited_holders: set[int] = set()
         self._nans: list[Source] = []
         self._compares = self.asks_identity = False
         self.identified: set[str] = set()  # names that code compares by ``is``
@@ -115,7 +115,7 @@ class Walk:
         self.unread, self.modules = Unread(self), Modules(self)
         self.handles_errors = False  # may a call have failed, before the function began?
 
-    # places
+    # locations
 
     def guard(self, source: Source, test: str, value: Any) -> None:
         """One more fact that has to stay."""
@@ -126,7 +126,7 @@ class Walk:
         self.fixed.add(id(value))
         if isinstance(source, Object):
             return
-        self.guards.add(Guard(source, "is", Held(value)))
+        self.guards.add(Guard(source, "is", ObjectRef(value)))
 
     def where(self, value: Any) -> Source | None:
         """Where it was found."""
@@ -146,11 +146,11 @@ class Walk:
         elif issubclass(type(value), Tensor) and isinstance(first, Argument):
             self.also.add(id(value))
 
-    def place(self, source: Source, value: Any) -> None:
+    def visit(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, and what it leads to can be named."""
-        if self.is_over or source in self.places or len(self.places) > LARGEST:
+        if self.is_over or source in self.values or len(self.values) > LARGEST:
             return
-        self.places[source] = value
+        self.values[source] = value
         if type(value) is ArrayProxy:
             self._keep(value.array, source)
             return
@@ -162,8 +162,8 @@ class Walk:
             return
         if self.unread.holds_back(source, value):
             return
-        if len(self.places) > LARGEST:
-            self.tell(f"can reach more than {LARGEST} places")
+        if len(self.values) > LARGEST:
+            self.report(f"can reach more than {LARGEST} places")
         self.sees_numpy = self.sees_numpy or kinds.is_of_numpy(value)
         if is_plain(value):
             if isinstance(value, float) and value != value:
@@ -194,7 +194,7 @@ class Walk:
     def named(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, where code finds it by its name alone."""
         self.unread.named.add(source)
-        self.place(source, value)
+        self.visit(source, value)
 
     def argument(self, source: Argument, leaf: Any, is_taken: bool = False) -> None:
         """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes.
@@ -208,7 +208,7 @@ class Walk:
             self._keep(leaf, source)
             self._waiting.append((source, leaf))
         elif not issubclass(type(leaf), Tensor):
-            self.place(source, leaf)
+            self.visit(source, leaf)
 
     def drain(self) -> None:
         """Go on until nothing is left."""
@@ -250,21 +250,21 @@ class Walk:
                 bearer.read(new, self.is_wild)
             self.drain()
 
-    def whole(self, holder: Any) -> None:
+    def visit_holder(self, holder: Any) -> None:
         """All that stands in a holder, and in those in it, may be read."""
         waiting = [holder]
         while waiting:
             one = waiting.pop()
-            if id(one) in self._whole:
+            if id(one) in self._visited_holders:
                 continue
-            self._whole.add(id(one))
+            self._visited_holders.add(id(one))
             source = self.where(one)
-            source = source if source is not None and is_in_argument(source) else Object(Held(one))
+            source = source if source is not None and is_in_argument(source) else Object(ObjectRef(one))
             names = attributes_read(one)
             self.guard(Result(attributes_read, source), "items", tuple(names))
             self.loaded.update(names)
             for name in names:
-                self.place(Attribute(source, name), vars(one)[name])
+                self.visit(Attribute(source, name), vars(one)[name])
             waiting += [part for _, part in one.__parts__() if isinstance(part, Holder)]
         self.drain()
 
@@ -292,7 +292,7 @@ class Walk:
         self.modules.imports(names.imports, space.get("__package__"))
         self.modules.reads(code, names)
         if names.denied:
-            self.tell(f"asks for {sorted(names.denied)[0]}")
+            self.report(f"asks for {sorted(names.denied)[0]}")
         if names.is_wild and not pure.is_tame(code):
             self.goes_wild()
         self._name(names.attributes)
@@ -324,7 +324,7 @@ class Walk:
         if id(function) in self._active:
             return
         self._active.add(id(function))
-        self.guard(Attribute(source, "__code__"), "is", Held(function.__code__))
+        self.guard(Attribute(source, "__code__"), "is", ObjectRef(function.__code__))
         in_argument = is_in_argument(source)
         if in_argument:
             self.is_(Attribute(source, "__globals__"), function.__globals__)
@@ -332,18 +332,18 @@ class Walk:
             zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         ):
             around = Item(Attribute(source, "__closure__"), number)
-            held: Source = around if in_argument else Object(Held(cell))
+            held: Source = around if in_argument else Object(ObjectRef(cell))
             if known.is_empty(cell):
                 self.guard(Result(known.is_empty, held), "same", True)
             else:
                 self.named(Cell(held, name), cell.cell_contents)
         for name in ("__defaults__", "__kwdefaults__"):
             if getattr(function, name) is not None or in_argument:
-                self.place(Attribute(source, name), getattr(function, name))
+                self.visit(Attribute(source, name), getattr(function, name))
 
     def asks_classes(self) -> None:
         """It is asked whether something is of a class, which a class may have been told since."""
-        self.guard(Call(Object(Held(abc.get_cache_token))), "same", abc.get_cache_token())
+        self.guard(Call(Object(ObjectRef(abc.get_cache_token))), "same", abc.get_cache_token())
 
     # the end
 
@@ -354,9 +354,9 @@ class Walk:
                 self.activate(source, function)
         for source in self._nans if self._compares else ():
             if is_in_argument(source):
-                self.tell(f"can reach {source}, which is NaN, known by its identity")
+                self.report(f"can reach {source}, which is NaN, known by its identity")
             else:
-                self.is_(source, self.places[source])
+                self.is_(source, self.values[source])
         self.modules.ends()
         if self.tells_addresses:
             self._addresses()
@@ -390,7 +390,7 @@ class Walk:
 
     def release(self) -> None:
         """Keep no Tensor alive."""
-        self.places.clear()
+        self.values.clear()
         self._bearers.clear()
         self.spaces = []
         self._functions.clear()

@@ -1,4 +1,4 @@
-"""What a body has written outside: the places that have another thing after it than before.
+"""What a body has written outside: the locations that have another object after it than before.
 
 A Tensor that the body makes, or a plain value, that a body puts into a variable, an attribute or an element,
 or appends to a list, is an *effect*: a call that skips the body can do that. All other writes make it run.
@@ -21,17 +21,17 @@ from ..source import (
     Attribute,
     Cell,
     Global,
-    Held,
     Item,
     Object,
+    ObjectRef,
     Result,
     Source,
     Sources,
-    found_at,
     is_in_argument,
     is_within,
     lookup,
     namespace,
+    try_read,
 )
 from .impurity import Impurity
 from .known import is_trusted_holder, is_users
@@ -48,7 +48,7 @@ def settle(observer: Watcher) -> None:
     guards = list(observer.guards)
     impurities = list(impurities_of(observer, take=True))
     if impurities and observer.refuses:
-        undo(observer.walk.places, guards, observer.leaves)
+        undo(observer.walk.values, guards, observer.leaves)
     _put_in_order(observer)
     _keep_apart(observer)
     caches = observer.walk.caches
@@ -61,10 +61,10 @@ def settle(observer: Watcher) -> None:
 
 def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
     """What has changed, as reasons why the body cannot be skipped; those that are effects it may `take`."""
-    told: set[Source] = set()
+    reported: set[Source] = set()
     replaced: list[Source] = []  # where another tuple stands, whose parts are then others
     for source, value in list(_changed(observer)):
-        told.add(source)
+        reported.add(source)
         if take and any(is_within(source, whole) for whole in replaced):
             continue
         if take and _is_effect(observer, source, value):
@@ -72,15 +72,17 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
             replaced += [source] if type(value) is tuple else []
         else:
             if take and value is not MISSING:  # no later call finds both what was there and what is
-                observer.walk.guard(source, *(("same", value) if is_plain(value) else ("is", Held(value))))
+                observer.walk.guard(
+                    source, *(("same", value) if is_plain(value) else ("is", ObjectRef(value)))
+                )
             called = (
-                _call_that_writes(observer, found_at(itself(source.of), observer.leaves))
+                _call_that_writes(observer, try_read(itself(source.of), observer.leaves))
                 if isinstance(source, Item)
                 else None
             )
             yield called or Impurity(_reason(source, observer), *_line(source, observer), True, True)
     for guard in list(observer.guards):
-        if guard.source in told or isinstance(guard.source, Computed) or guard.holds(observer.leaves):
+        if guard.source in reported or isinstance(guard.source, Computed) or guard.holds(observer.leaves):
             continue  # what is computed of numbers was so before the body wrote any of these
         new = _added(observer, guard) if take else None
         if new is not None and all(_is_effect(observer, source, value) for source, value in new):
@@ -90,8 +92,8 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
 
 
 def _changed(observer: Watcher) -> Iterator[tuple[Source, Any]]:
-    """The places that hold another thing now, and that; `MISSING` where there is none."""
-    for source, old in observer.walk.places.items():
+    """The locations that have another object now, and that; `MISSING` where there is none."""
+    for source, old in observer.walk.values.items():
         try:
             now = source.read(observer.leaves)
         except Exception as error:
@@ -111,11 +113,11 @@ def _is_same(now: Any, old: Any) -> bool:
 
 def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
     """Can a call that skips the body write `value` at `source`?"""
-    if not _can_make(observer, value) or not _is_place(observer, source):
+    if not _can_make(observer, value) or not _is_plain_write(observer, source):
         return False
     if not observer.walk.may_follow and type(value) in FOLLOWED and _is_read(observer, source):
         return False  # a counter that cannot be followed: to record it for each of its values is of no use
-    if type(value) is tuple and _cannot_change(observer.walk.places.get(source)):
+    if type(value) is tuple and _cannot_change(observer.walk.values.get(source)):
         return True  # what is read of it is guarded in the next one
     paths = (guard.source for guard in observer.guards if not isinstance(guard.source, Sources))
     return not any(is_within(path, source) for path in paths)
@@ -145,15 +147,15 @@ def _cannot_change(value: Any) -> bool:
     return is_plain(value) or type(value) is Tensor
 
 
-def _is_place(observer: Watcher, source: Source) -> bool:
+def _is_plain_write(observer: Watcher, source: Source) -> bool:
     """Is to write at `source` all that a body does which writes there?"""
     if not isinstance(source, Item | Attribute):
         return isinstance(source, Global | Cell)
-    holder = found_at(source.of, observer.leaves)
+    holder = try_read(source.of, observer.leaves)
     kind = type(holder)
     if isinstance(source.of, Result):  # a copy of what is there
         return False
-    if id(holder) in observer.walk.late:
+    if id(holder) in observer.walk.number_owners:
         return False
     if isinstance(source, Item):
         return kind in (dict, list, OrderedDict, defaultdict)
@@ -183,15 +185,15 @@ def _drop(observer: Watcher, source: Source, *tests: str) -> None:
 
 
 def _added(observer: Watcher, guard: Guard) -> list[tuple[Source, Any]] | None:
-    """The attributes or elements that were not there before; None: `guard` tells of something else."""
+    """The attributes or elements that were not there before; None: `guard` is about something else."""
     source = guard.source
     if guard.test == "disjoint" and isinstance(source, Attribute):
-        space = found_at(source, observer.leaves)
+        space = try_read(source, observer.leaves)
         new = [name for name in guard.value if name in space] if isinstance(space, dict) else []
         return [(Attribute(source.of, name), space[name]) for name in new] or None
     if guard.test != "items" or not isinstance(source, Result) or source.function is not list:
         return None
-    mapping, before = found_at(source.of, observer.leaves), guard.value
+    mapping, before = try_read(source.of, observer.leaves), guard.value
     if not isinstance(mapping, dict) or tuple(mapping)[: len(before)] != before:
         return None
     of: Source = source.of
@@ -205,7 +207,7 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
     source, walk = guard.source, observer.walk
     if guard.test not in ("length", "items") or not _is_only_appended_to(observer, source):
         return False
-    held = found_at(source, observer.leaves)
+    held = try_read(source, observer.leaves)
     if type(held) is not list:
         return False
     before = guard.value if guard.test == "length" else len(guard.value)
@@ -213,7 +215,7 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
         return False
     if guard.test == "items" and not all(map(same, held, guard.value)):
         return False
-    if any(walk.places.get(Item(source, n), held[n]) is not held[n] for n in range(before)):
+    if any(walk.values.get(Item(source, n), held[n]) is not held[n] for n in range(before)):
         return False
     _drop(observer, source, "length", "items")
     for part in list(observer.guards):
@@ -225,27 +227,27 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
 
 def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
     """Does code at most append to what stands at `source`, a name or an element of what stands at one?"""
-    walk, places = observer.walk, [source]
+    walk, path = observer.walk, [source]
     if walk.is_wild or "__self__" in walk.loaded:
         return False
-    while isinstance(place := places[-1], Item):
-        places.append(place.of)
+    while isinstance(root := path[-1], Item):
+        path.append(root.of)
     aliases = (guard for guard in observer.guards if guard.test == "alias")
-    if any(guard.source in places or guard.value in places for guard in aliases):
+    if any(guard.source in path or guard.value in path for guard in aliases):
         return False
-    if isinstance(place, Attribute) and is_library(type(found_at(place.of, observer.leaves)).__module__):
+    if isinstance(root, Attribute) and is_library(type(try_read(root.of, observer.leaves)).__module__):
         return False  # whose own code reads it
-    return isinstance(place, Attribute | Global | Cell) and place.name not in walk.used
+    return isinstance(root, Attribute | Global | Cell) and root.name not in walk.used
 
 
 def _put_in_order(observer: Watcher) -> None:
     """New attributes and elements are written in the order in which the body made them."""
 
     def order(effect: Effect) -> int:
-        source = effect.place
+        source = effect.source
         if effect.appends or not isinstance(source, Attribute | Item):
             return 0
-        holder = found_at(source.of, observer.leaves)
+        holder = try_read(source.of, observer.leaves)
         space = namespace(holder) if isinstance(source, Attribute) else holder
         name = source.name if isinstance(source, Attribute) else source.key
         return [*space].index(name) if isinstance(space, dict) and name in space else 0
@@ -259,7 +261,7 @@ def _keep_apart(observer: Watcher) -> None:
         if not appends and not isinstance(source, Item | Attribute):
             continue
         written = source if appends or not isinstance(source, Item | Attribute) else source.of
-        holder = found_at(written, observer.leaves)
+        holder = try_read(written, observer.leaves)
         space = namespace(holder) or None  # which has at least what has been written
         for other, value in list(observer.walk.found()):
             if value is holder or value is space or isinstance(other, Object):
@@ -280,7 +282,7 @@ def _reason(source: Source, observer: Watcher) -> str:
     if isinstance(source, Global | Cell):
         return f"writes the variable `{source.name}` outside"
     if isinstance(source, Attribute | Item):
-        holder = found_at(itself(source.of), observer.leaves)
+        holder = try_read(itself(source.of), observer.leaves)
         what = f"attribute {source.name}" if isinstance(source, Attribute) else "an element"
         return f"writes {what} of a {type(holder).__name__} from outside"
     return f"changes what it reads, or reads what is new each time: {source}"
@@ -289,13 +291,13 @@ def _reason(source: Source, observer: Watcher) -> str:
 def _of_guard(observer: Watcher, guard: Guard) -> Iterator[Impurity]:
     """A guard fails: was a method called, was something added, or what else?"""
     source = guard.source.of if isinstance(guard.source, Result) else guard.source
-    held = found_at(source, observer.leaves)
+    held = try_read(source, observer.leaves)
     called = _call_that_writes(observer, held)
     if called is not None:
         yield called
     elif added := _added(observer, guard):
-        for place, _ in added:
-            yield Impurity(_reason(place, observer), *_line(place, observer), True, True)
+        for new, _ in added:
+            yield Impurity(_reason(new, observer), *_line(new, observer), True, True)
     elif isinstance(held, _CHANGED_BY_ELEMENTS):
         contents = "the elements" if isinstance(held, np.ndarray) else "the contents"
         what = "an element" if "" in observer.walk.stored else contents
@@ -324,7 +326,7 @@ def _line(source: Source, observer: Watcher) -> tuple[str, int]:
             return stored[name]
         if isinstance(source, Item) and source.key in stored:
             return stored[source.key]
-        if (line := observer.running.lines.get(id(found_at(source, observer.leaves)))) is not None:
+        if (line := observer.running.lines.get(id(try_read(source, observer.leaves)))) is not None:
             return line[1]
         inner = getattr(source, "of", None)
         if not isinstance(inner, Source):

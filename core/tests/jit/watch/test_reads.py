@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mgb.jit.guard import Guard, Guards
-from mgb.jit.source import Global, Held, Scope, Source, found_at
+from mgb.jit.source import Global, ObjectRef, Scope, Source, try_read
 from watch_cases import Case, cases, is_seen, observed
 
 
@@ -255,7 +255,7 @@ class Stop:
     lambda: Guard(Interrupted(), "same", 1).holds([]),
     lambda: Guard(Interrupted(), "same", 1).change([]),
     lambda: Guards([Guard(Interrupted(), "same", 1)]).compile()([]),
-    lambda: found_at(Interrupted()),
+    lambda: try_read(Interrupted()),
 ], ids=["holds", "change", "compiled", "found"])  # fmt: skip
 @pytest.mark.parametrize(
     "handler", [Stop(), Stop().__call__, functools.partial(Stop())], ids=["object", "method", "partial"]
@@ -271,7 +271,7 @@ def test_exceptions_of_signal_handlers_are_no_guards_that_fail(ask: Any, handler
 
 def test_singletons_are_guarded_by_identity() -> None:
     space = {"one": None, "two": True, "three": ..., "four": NotImplemented}
-    guards = Guards([Guard(Global(Held(space), name), "same", value) for name, value in space.items()])
+    guards = Guards([Guard(Global(ObjectRef(space), name), "same", value) for name, value in space.items()])
     check = guards.compile()
     assert check(())
     for name in list(space):

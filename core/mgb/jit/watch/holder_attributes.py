@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from ...holding import attributes_of
 from ..guard import is_plain
 from .known import top_of
+from .names import codes_in
 
 
 def attributes_read(holder: Any) -> list[str]:
@@ -25,12 +26,6 @@ def _named(kind: Any) -> frozenset[str]:
     for base in kind.__mro__:
         for value in vars(base).values() if top_of(base) == "mgb" else ():
             function = getattr(value, "__func__", getattr(value, "fget", value))
-            if isinstance(function, FunctionType):
-                found |= _names_in(function.__code__)
+            for code in codes_in(function.__code__) if isinstance(function, FunctionType) else ():
+                found.update(code.co_names, (part for part in code.co_consts if isinstance(part, str)))
     return frozenset(found)
-
-
-def _names_in(code: CodeType) -> set[str]:
-    inner = [_names_in(part) for part in code.co_consts if isinstance(part, CodeType)]
-    texts = [part for part in code.co_consts if isinstance(part, str)]
-    return set(code.co_names).union(texts, *inner)
