@@ -20,10 +20,10 @@ import numpy as np
 from mgb import optimizer
 from mgb.autodiff import GradManager
 from mgb.data import batches, load_digits
-from mgb.demo import DigitsNet
 from mgb.functional import nn
 from mgb.jit import auto, trace
 from mgb.module import Module
+from mgb.tools.demo import DigitsNet
 from mgb_bench.models.mgb_step import build
 from mgb_bench.models.workload import WORKLOADS
 

@@ -22,7 +22,7 @@ from mgb import Tensor, module, optimizer
 from mgb.autodiff import GradManager
 from mgb.errors import MemoryBudgetError
 from mgb.executor import DTRConfig, SublinearMemoryConfig
-from mgb.executor.peak import memory_report
+from mgb.executor.remat.peak import memory_report
 from mgb.jit import trace
 from mgb_bench import plots
 

@@ -23,7 +23,8 @@ import ml_dtypes
 import mpmath
 import numpy as np
 from mgb.jit import trace
-from mgb.ops import activations, elementwise, hyperbolic, transcendental
+from mgb.ops import activations, elementwise
+from mgb.ops.bodies import hyperbolic, transcendental
 from scipy import special
 
 PAGE = Path(__file__).parent / "accuracy.md"

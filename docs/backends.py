@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mgb.distributed  # noqa: F401 - whose ops are words, too
-from mgb.backend import Backend, Scope
+from mgb.backends import Backend, Scope
 from mgb.dtypes import DTYPES
 from mgb.ir import Kind
 from mgb.plugins import import_backend, installed

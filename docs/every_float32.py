@@ -25,7 +25,7 @@ from accuracy import BACKEND, ROWS, Row, compiled
 from mgb.ir import Spec
 from mgb.passes.lower import lower
 from mgb.plugins import load_backend
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 FOUND = Path(__file__).with_suffix(".json")
 PARTS = 8

@@ -15,13 +15,13 @@ from typing import Any
 import mgb.distributed  # noqa: F401 - whose ops are words, too
 import numpy as np
 from mgb import dtypes
-from mgb.backend import API_VERSION, OLDEST_API_VERSION, Specialize
+from mgb.backends import API_VERSION, OLDEST_API_VERSION, Specialize
 from mgb.errors import ConversionError
 from mgb.ir import Graph, Kind, Op, Spec, input_node
 from mgb.ops.declare import arity
 from mgb.ops.primitives import BITCAST, CAST
 from mgb.plugins import known_ops, load_backend
-from mgb.tracing import graph_of, make_node
+from mgb.tensor.tracing import graph_of, make_node
 
 PAGE = Path(__file__).parent / "ir.md"
 
@@ -38,7 +38,7 @@ import numpy as np
 from mgb import functional as F
 from mgb.ir import Spec
 from mgb.plugins import load_backend
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 graph = graph_of(lambda x: F.floor(x) * 2.0, Spec((3,), np.dtype("float32")))
 print(graph)
@@ -49,7 +49,7 @@ assert out.tolist()[:2] == [-2.0, 2.0] and np.isnan(out[2])
 
 ## Versions
 
-A backend says in `Traits.api_version` for which version of this page and of `mgb.backend` it was written. This mgb has version
+A backend says in `Traits.api_version` for which version of this page and of `mgb.backends` it was written. This mgb has version
 {API_VERSION} and loads backends from version {OLDEST_API_VERSION} on.
 
 * A release may add ops, parameters with defaults, fields of `Traits` and `Kernel` with defaults, and methods of `Backend` that
@@ -58,7 +58,7 @@ A backend says in `Traits.api_version` for which version of this page and of `mg
 * What an op means never changes. Another meaning is another op. What a text leaves to choice may be narrowed only in a new version.
 * Whatever would break a backend that keeps to this page makes a new version, and only a release that changes the first or second
   number of mgb's own version may do so. Backends of the version before load for a year at least after that, with a line in the log
-  of `mgb.backend`; then they are refused with `BackendVersionError`, which names the command that mends it.
+  of `mgb.backends`; then they are refused with `BackendVersionError`, which names the command that mends it.
 
 ## What a kernel is given
 
@@ -88,7 +88,7 @@ A backend says in `Traits.api_version` for which version of this page and of `mg
 | | shapes at run time | `iota` | `extent` |
 | --- | --- | --- | --- |
 | `{Specialize.SHAPE.name}` | those of the graph | the places in its own shape | a known number |
-| `{Specialize.SIZES.name}` | those that `Kernel.at` is told; numbers of the graph may be followed (`mgb.sizes`) | its parameter `shape` holds them | from the shape of what it reads, told likewise |
+| `{Specialize.SIZES.name}` | those that `Kernel.at` is told; numbers of the graph may be followed (`mgb.ir.sizes`) | its parameter `shape` holds them | from the shape of what it reads, told likewise |
 | `{Specialize.NDIM.name}` | any with the same axes of length 1 and the same `codegen.structure_key` | its parameter `shape` is one example: along an axis where that is not 1, it is as long as the domain, which the arrays tell; its places are row-major in that shape | the product of the lengths of the domain along `axis` where its operand has not 1: a number of the run |
 | `{Specialize.NONE.name}` | as `NDIM` | as `NDIM` | as `NDIM` |
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from mgb.ops import activations, circular, exponential, hyperbolic, special
+from mgb.ops import activations
+from mgb.ops.bodies import circular, exponential, hyperbolic, special
 
 Function = Callable[[Any], Any]
 

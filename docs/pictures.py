@@ -20,7 +20,7 @@ from mgb.ir import CONST, Graph, Node, Spec
 from mgb.jit import trace
 from mgb.optimizer import SGD
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 FOLDER = Path(__file__).parent / "pictures"
 

@@ -21,7 +21,7 @@ GIVEN = {
     "load_compiled": "from mgb.jit import load_compiled",
     "SGD": "from mgb.optimizer import SGD",
     "LoadLimits": "from mgb.jit import LoadLimits",
-    "Traits": "from mgb.backend import Traits",
+    "Traits": "from mgb.backends import Traits",
     "DataLoader": "from mgb.data import DataLoader",
     "helper": "from onnx import TensorProto, helper",
     "os.": "import os",
@@ -81,7 +81,7 @@ x, step = mgb.Parameter([1.0]), mgb.jit.xla_trace(lambda x: x * 2, backend="eage
 with GradManager().attach(x):
     step(x)
 """,
-    "CommandError": 'mgb.cli.target_of("train.py:step")',
+    "CommandError": 'mgb.tools.cli.target_of("train.py:step")',
     "CompiledFileError": """
 trace(lambda x: x * 2).export("double.mgb", "f32[3]")
 mgb.jit.load("double.mgb")
@@ -164,7 +164,7 @@ mgb.load("notes.mgb")
     "GraphError": """
 from mgb.codegen import domain
 from mgb.ir import Spec
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 domain(graph_of(lambda x, y: (x + 1, y + 1), *(Spec((n,), np.dtype("float32")) for n in (2, 3))))
 """,
     "GraphFileError": """
@@ -339,7 +339,7 @@ def outcome(name: str) -> str:
     """What an example raises, and the first line of what that says."""
     import linecache
 
-    import mgb.cli
+    import mgb.tools.cli
     import numpy as np
     from mgb import functional, module
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mgb.backend import num_threads
+from mgb.backends import num_threads
 
 from .peers import Peer
 

@@ -13,7 +13,7 @@ from typing import Any
 import mgb
 import mgb.functional as F
 import numpy as np
-from mgb.backend import Scope
+from mgb.backends import Scope
 from mgb.errors import BackendError
 from mgb.jit import trace
 from mgb.plugins import import_backend, installed

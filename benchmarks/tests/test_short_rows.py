@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mgb.plugins
 import pytest
-from mgb.backend import Scope
+from mgb.backends import Scope
 from mgb.errors import BackendImportError
 from mgb.plugins import import_backend
 from mgb_bench import short_rows

@@ -72,7 +72,7 @@ def medians(
     from mgb.executor import Options, compile_program
     from mgb.ir import Spec
     from mgb.plugins import load_backend
-    from mgb.tracing import graph_of
+    from mgb.tensor.tracing import graph_of
 
     from .places import place_of
 

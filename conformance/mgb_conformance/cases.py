@@ -13,14 +13,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 from mgb import dtypes
-from mgb.apply import apply
-from mgb.backend import Traits
+from mgb.backends import Traits
 from mgb.errors import ConversionError, GraphError
 from mgb.ir import Graph, Kind, Op, Spec
 from mgb.ops.declare import OPS, arity
 from mgb.passes import lower
 from mgb.passes.decompose import ALWAYS
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 from .drive import Driver
 from .judge import judge, problem

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from mgb import plugins
-from mgb.backend import Backend, Kernel, Specialize
+from mgb.backends import Backend, Kernel, Specialize
 from mgb.codegen import structure_key
 from mgb.ir import Graph
 from mgb.passes import lower
@@ -24,7 +24,7 @@ FILL = 0xA5
 
 
 class ConformanceError(AssertionError):
-    """The backend broke the contract of `mgb.backend.Kernel`."""
+    """The backend broke the contract of `mgb.backends.Kernel`."""
 
 
 @dataclass

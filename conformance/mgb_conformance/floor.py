@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import apply
-from mgb.backend import Traits
+from mgb.backends import Traits
 from mgb.errors import ConversionError
 from mgb.executor import Options, compile_program
 from mgb.ir import Graph, Kind, Op, Spec
-from mgb.ops.contract import matmul
 from mgb.ops.declare import OPS
+from mgb.ops.images.contract import matmul
 from mgb.ops.primitives import bitcast, cast
 from mgb.passes import lower
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 from .cases import call, elementwise, missing, operands
 from .drive import Driver

@@ -37,11 +37,11 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import evaluate
 from mgb.ir import CONST, Graph, Kind, Node
 from mgb.ops.declare import OPS
 from mgb.passes import decompose
 from mgb.passes.widen import widen
+from mgb.tensor.apply import evaluate
 
 #: Units in the last place for an op that is neither exact nor IEEE arithmetic; some are allowed more.
 ULPS = 4.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import mgb
 import numpy as np
-from mgb.backend import Traits
+from mgb.backends import Traits
 
 
 class Host:

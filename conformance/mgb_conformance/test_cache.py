@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import config
-from mgb.ops.transcendental import tanh
+from mgb.ops.bodies.transcendental import tanh
 from mgb.passes import lower
 
 from .cases import of, require, samples

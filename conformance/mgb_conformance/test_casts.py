@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from mgb import dtypes
-from mgb.backend import Traits
+from mgb.backends import Traits
 from mgb.ops.primitives import bitcast, cast
 from mgb.ops.reduce import reduce_sum
 

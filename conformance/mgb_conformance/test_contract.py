@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.backend import API_VERSION, Kernel, Specialize
+from mgb.backends import API_VERSION, Kernel, Specialize
 from mgb.ir import Spec
+from mgb.ir.sizes import Lengths, Sizes
 from mgb.ops.primitives import iota
 from mgb.passes import lower
-from mgb.sizes import Lengths, Sizes
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 from .cases import check, of, require, samples
 from .drive import Driver

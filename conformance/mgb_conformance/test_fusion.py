@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.ops.floats import unlikely
+from mgb.ops.bodies.floats import unlikely
+from mgb.ops.bodies.transcendental import exp, sin, tanh
 from mgb.ops.primitives import le, maximum, sqrt, where
 from mgb.ops.reduce import reduce_max
-from mgb.ops.transcendental import exp, sin, tanh
 
 from .cases import check, of, samples
 from .drive import Driver

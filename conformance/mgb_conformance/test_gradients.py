@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from mgb import dtypes
 from mgb.autodiff import GradManager
+from mgb.ops.bodies.transcendental import exp, log, tanh
 from mgb.ops.declare import OPS
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp, log, tanh
 from mgb.passes import simplify
 
 from .cases import Batches, call, check, elementwise, of, samples

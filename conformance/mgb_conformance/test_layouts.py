@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.backend import Strided
+from mgb.backends import Strided
 from mgb.ir import Graph
 from mgb.ops.primitives import iota, where
 from mgb.ops.reduce import reduce_max

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.backend import Scope
-from mgb.ops.contract import matmul
+from mgb.backends import Scope
+from mgb.ops.bodies.transcendental import tanh
+from mgb.ops.images.contract import matmul
 from mgb.ops.primitives import cast, iota, maximum, where
-from mgb.ops.transcendental import tanh
 
 from .cases import check, of
 from .drive import Driver
@@ -71,7 +71,7 @@ class TestProducts:
         check(driver, of(lambda x: matmul(x, x, transpose_b=True) + x, x), [x])
 
     def test_strided_operands(self, driver: Driver) -> None:
-        from mgb.backend import Strided
+        from mgb.backends import Strided
 
         if driver.backend.traits.strided is not Strided.ANY:
             pytest.skip(f"traits.strided is {driver.backend.traits.strided.value}")

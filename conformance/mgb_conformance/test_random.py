@@ -9,9 +9,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from mgb.ir import Kind
+from mgb.ops.bodies.transcendental import sin, tanh
 from mgb.ops.primitives import floor, lt, maximum, minimum, neg, where
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import sin, tanh
 
 from .cases import check, of, samples
 from .drive import Driver

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.errors import ConversionError
 from mgb.ir import Kind, Op
+from mgb.ops.bodies.transcendental import exp, log
 from mgb.ops.declare import OPS
 from mgb.ops.primitives import cast, sqrt
 from mgb.ops.reduce import extent, reduce_max, reduce_min, reduce_prod, reduce_sum
-from mgb.ops.transcendental import exp, log
+from mgb.tensor.apply import apply
 
 from .cases import DTYPES, FLOATS, check, of, samples
 from .drive import Driver

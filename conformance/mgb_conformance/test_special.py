@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from mgb import dtypes
-from mgb.ops.division import floor_div, mod
+from mgb.ops.bodies.division import floor_div, mod
 from mgb.ops.primitives import cast, div
 
 from .cases import FLOATS, Batches, check, dealt, elementwise, of, spread

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from mgb import config
 from mgb.ir import Kind
+from mgb.ops.bodies.transcendental import tanh
 from mgb.ops.reduce import reduce_sum
-from mgb.ops.transcendental import tanh
 
 from .cases import check, of, require, samples
 from .drive import FILL, Driver

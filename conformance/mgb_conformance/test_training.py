@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb import demo, optimizer, tensor
 from mgb import functional as F
 from mgb import module as M
+from mgb import optimizer, tensor
 from mgb.autodiff import GradManager
 from mgb.executor import Options, compile_program
 from mgb.ir import Graph, Spec
 from mgb.jit import trace
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
+from mgb.tools import demo
 
 from .cases import of, samples
 from .drive import Driver

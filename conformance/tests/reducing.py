@@ -12,11 +12,11 @@ from typing import Any
 import mgb
 import mgb.functional as F
 import numpy as np
-from mgb.apply import evaluate
-from mgb.backend import Kernel, Scope
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Kernel, Scope
+from mgb.backends.eager_backend import EagerBackend
 from mgb.ir import CONST, Kind, Node
 from mgb.plugins import hookimpl, manager
+from mgb.tensor.apply import evaluate
 
 
 def wrong_word(node: Node, value: Any, _xs: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import dtypes
-from mgb.backend import Kernel
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Kernel
+from mgb.backends.eager_backend import EagerBackend
 from mgb.ir import Graph, Node
 from mgb.ops.declare import OPS
 from mgb_conformance import test_elementwise, test_gradients, test_integers, test_special

@@ -13,9 +13,9 @@ import pytest
 BACKEND = """
 import numpy as np
 
-from mgb.backend import *
-from mgb.backend import API_VERSION
-from mgb.eager_backend import EagerBackend
+from mgb.backends import *
+from mgb.backends import API_VERSION
+from mgb.backends.eager_backend import EagerBackend
 from mgb.ir import Kind
 from mgb.plugins import hookimpl, manager
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mgb.apply import apply
 from mgb.ops.declare import OPS
+from mgb.tensor.apply import apply
 from mgb_conformance.cases import of
 from mgb_conformance.judge import judge, problem
 

@@ -14,8 +14,8 @@ import pytest
 BACKEND = """
 from dataclasses import replace
 import numpy as np
-from mgb.backend import Backend
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Backend
+from mgb.backends.eager_backend import EagerBackend
 from mgb.plugins import hookimpl, manager
 
 class Liar(EagerBackend):
@@ -82,7 +82,7 @@ LIES = {
 
 
 COMPUTED = """
-from mgb.apply import evaluate
+from mgb.tensor.apply import evaluate
 def rule(node, *xs):
     if node.op.name == "const":
         return node.params["value"]

@@ -9,8 +9,8 @@ pytest_plugins = ["pytester"]
 BACKEND = """
 from dataclasses import replace
 import numpy as np
-from mgb.backend import Kernel
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Kernel
+from mgb.backends.eager_backend import EagerBackend
 from mgb.plugins import hookimpl
 
 class Mine(EagerBackend):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import dtypes
-from mgb.cli import main
 from mgb.executor import Options
+from mgb.tools.cli import main
 from mgb_conformance.reducer import Case, Verdict, Worker, constant, laid_out, op, smallest
 from mgb_conformance.reducer.script import written
 

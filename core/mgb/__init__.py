@@ -6,8 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import ops as _ops  # noqa: F401 - gives Tensor its arithmetic
-from .device import get_default_device, get_device_count, is_cuda_available, set_default_device
 from .ops.numpy_protocol import FILLERS as _FILLERS
+from .runtime.aliases import Aliases as _Aliases
+from .runtime.device import get_default_device, get_device_count, is_cuda_available, set_default_device
 from .tensor import Parameter, Tensor, from_dlpack, tensor
 from .tensor.session import Ambient as _Ambient
 
@@ -15,13 +16,15 @@ from .tensor.session import Ambient as _Ambient
 # fmt: off
 if TYPE_CHECKING:  # what `__getattr__` finds
     from . import (
-        amp as amp, autodiff as autodiff, backend as backend, config as config, data as data,
-        device as device, distributed as distributed, dtypes as dtypes, errors as errors,
-        functional as functional, jit as jit, linalg as linalg, memory as memory, module as module,
-        numpy as numpy, optimizer as optimizer, plugins as plugins, random as random, utils as utils,
+        amp as amp, autodiff as autodiff, data as data, distributed as distributed, errors as errors,
+        fft as fft, functional as functional, jit as jit, linalg as linalg, module as module,
+        numpy as numpy, optimizer as optimizer, random as random, utils as utils,
     )
-    from .logger import get_logger as get_logger, set_log_level as set_log_level
-    from .serialization import load as load, save as save
+    from .backends import backend as backend, plugins as plugins
+    from .ir import dtypes as dtypes
+    from .runtime import config as config, device as device, memory as memory
+    from .runtime.logger import get_logger as get_logger, set_log_level as set_log_level
+    from .storage.serialization import load as load, save as save
     from .transforms import (
         grad as grad, hessian as hessian, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev,
         jvp as jvp, value_and_grad as value_and_grad, vjp as vjp, vmap as vmap,
@@ -31,16 +34,32 @@ if TYPE_CHECKING:  # what `__getattr__` finds
 
 __version__ = "0.1.0"
 
+
+def _homes(**rooms: str) -> dict[str, str]:
+    """Where the modules are, by their short names."""
+    return {name: f"{room}.{name}" for room, names in rooms.items() for name in names.split()}
+
+
+_PUBLIC = _homes(backends="backend plugins", ir="dtypes", runtime="config device memory")
+_MOVED = _homes(
+    backends="answers eager_backend traits",
+    ir="scalars sizes strides",
+    runtime="cache files forking logger ownership precision shown trusted",
+    storage="formats graph_file input_data limits model_file serialization tensor_file testcases",
+    tensor="apply arguments holding libraries tracing",
+    tools="cli demo doctor runs scaffold targets",
+)
+_Aliases(__name__, _PUBLIC, _MOVED).install()
+
 #: Imported when first used, so that ``import mgb`` stays light.
-_SUBMODULES = frozenset(
-    "amp autodiff backend config data device distributed dtypes errors fft functional jit linalg memory "
-    "module numpy optimizer plugins random utils".split()
+_SUBMODULES = {*_PUBLIC, "utils"}.union(
+    "amp autodiff data distributed errors fft functional jit linalg module numpy optimizer random".split()
 )
 _ELSEWHERE = {
-    "load": "serialization",
-    "save": "serialization",
-    "get_logger": "logger",
-    "set_log_level": "logger",
+    "load": "storage.serialization",
+    "save": "storage.serialization",
+    "get_logger": "runtime.logger",
+    "set_log_level": "runtime.logger",
 } | dict.fromkeys("grad hessian jacfwd jacobian jacrev jvp value_and_grad vjp vmap".split(), "transforms")
 
 

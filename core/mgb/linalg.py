@@ -1,7 +1,7 @@
 """Linear algebra: `mgb.numpy.linalg` under a shorter name."""
 
-from .arguments import explain as _explain
 from .numpy import linalg as _names
 from .numpy.linalg import *
+from .tensor.arguments import explain as _explain
 
 _explain(globals(), _names.__all__)

@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from . import device as devices
-from . import dtypes
-from .apply import literal
-from .arguments import explain as _explain
 from .errors import ShapeError
-from .holding import SETTINGS, STATES
+from .ir import dtypes
+from .ir.sizes import amount, broadcast
 from .ops.activations import sigmoid
+from .ops.bodies.transcendental import exp, log
 from .ops.creation import as_shape
 from .ops.index import index_get
 from .ops.layout import reshape, slice_
 from .ops.primitives import cast, iota, logical_and, lt, mulhi, shr, sqrt, where
-from .ops.random_bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
+from .ops.random.bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
-from .ops.transcendental import exp, log
-from .sizes import amount, broadcast
+from .runtime import device as devices
 from .tensor import Tensor, run_in
+from .tensor.apply import literal
+from .tensor.arguments import explain as _explain
+from .tensor.holding import SETTINGS, STATES
 
 __all__ = [
     "RNG", "bernoulli", "beta", "exponential", "gamma", "generator", "get_rng_state", "normal",

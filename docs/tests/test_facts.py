@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from mgb.cli import _parser
+from mgb.tools.cli import _parser
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [

@@ -9,7 +9,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from mgb import demo
+from mgb.tools import demo
 
 ROOT = Path(__file__).parent.parent.parent
 

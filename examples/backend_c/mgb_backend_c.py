@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mgb.backend import Backend, Kernel, Traits
+from mgb.backends import Backend, Kernel, Traits
 from mgb.codegen import C_TYPES, broadcast_strides, c_literal, collapse, domain, offset, row_major, statements
 from mgb.plugins import hookimpl
 

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mgb.backend import Kind, Traits
+from mgb.backends import Kind, Traits
 from mgb.codegen import (
     C_TYPES,
     accumulator,

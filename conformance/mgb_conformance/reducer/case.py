@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mgb.apply import apply, evaluate
-from mgb.forking import cached_property
-from mgb.graph_file import Reader, Writer
 from mgb.ir import CONST, Graph, Node, Spec
 from mgb.plugins import known_ops
+from mgb.runtime.forking import cached_property
+from mgb.storage.graph_file import Reader, Writer
 from mgb.tensor import Tensor, wrap
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply, evaluate
+from mgb.tensor.tracing import graph_of
 
 Array = np.ndarray[Any, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from mgb import dtypes
 from mgb.ir import CONST, Graph, Node, Spec, const_node, input_node
-from mgb.tracing import make_node
+from mgb.tensor.tracing import make_node
 
 from .case import Case
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from mgb.executor import Options
-from mgb.targets import load_file
+from mgb.tools.targets import load_file
 
 from .case import Array, Case
 from .judge import Verdict, judged, with_backend

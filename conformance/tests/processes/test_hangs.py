@@ -12,8 +12,8 @@ import pytest
 MODULE = """
 import threading, time, ctypes
 import numpy as np
-from mgb.backend import Backend, Kernel
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Backend, Kernel
+from mgb.backends.eager_backend import EagerBackend
 from mgb.plugins import hookimpl, manager
 from mgb_conformance import {tier}
 

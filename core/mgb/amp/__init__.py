@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments import explain as _explain
+from ..tensor.arguments import explain as _explain
 from .autocast import autocast
 from .grad_scaler import GradScaler
 

@@ -6,8 +6,8 @@ from contextlib import ContextDecorator
 from contextvars import Token
 from typing import Any
 
-from .. import dtypes
-from ..precision import AUTOCAST
+from ..ir import dtypes
+from ..runtime.precision import AUTOCAST
 
 
 class autocast(ContextDecorator):

@@ -10,13 +10,13 @@ import numpy as np
 from ..autodiff import GradManager
 from ..errors import StateKeyError
 from ..functional import broadcast_to
-from ..holding import Holder
 from ..ops.elementwise import isfinite
 from ..ops.layout import reshape
 from ..ops.primitives import cast, logical_and, where
 from ..ops.reduce import reduce_min
 from ..optimizer.optimizer import skip_nan
 from ..tensor import ACTIVE, Parameter, Tensor
+from ..tensor.holding import Holder
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"load_state_dict": "impure", **dict.fromkeys(("backward", "unscale", "update"), "tells")}

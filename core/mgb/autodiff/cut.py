@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
-from ..apply import apply
 from ..ir import INPUT, Graph, Kind, Node
+from ..ir.scalars import plain
 from ..ops.creation import zeros_like
-from ..scalars import plain
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node, rebuild
 
 _CHEAP = frozenset({Kind.LEAF, Kind.ELEMENTWISE, Kind.LAYOUT})
 #: So many cheap ops together are computed again for one value. In a residual network the cheap ops of all

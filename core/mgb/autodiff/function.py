@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..apply import autocasted, recording_tapes
 from ..errors import ShapeError
 from ..ir import Spec
 from ..ops.primitives import add
-from ..precision import AUTOCAST, exactly
+from ..runtime.precision import AUTOCAST, exactly
 from ..tensor import Tensor
+from ..tensor.apply import autocasted, recording_tapes
 from .tape import Tape, open_tapes, snapshot, while_paused
 
 

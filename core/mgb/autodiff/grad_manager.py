@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Self
 
-from .. import dtypes
 from ..errors import AttachError, TapeError
-from ..holding import Holder
+from ..ir import dtypes
 from ..ops.creation import ones_like
 from ..tensor import ACTIVE, Tensor, next_level
+from ..tensor.holding import Holder
 from .attached import Attached, Callback, backward_to_its_end
 from .tape import Tape
 

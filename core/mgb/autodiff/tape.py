@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from ..dtypes import COMPLEX
 from ..errors import NoGradientError
 from ..ir import Op, Spec
+from ..ir.dtypes import COMPLEX
 from ..ops.elementwise import conj
 from ..ops.layout import sum_to
 from ..ops.primitives import add
-from ..precision import exactly
+from ..runtime.precision import exactly
 from ..tensor import ACTIVE, Tensor
 
 #: Called with a watched tensor's gradient when its last contribution has arrived.

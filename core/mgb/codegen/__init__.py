@@ -1,11 +1,11 @@
 """Help for backends that print source: keys, domains, loops, statements, the passes of a reduction."""
 
+from ..ir.strides import Loops, broadcast_strides, collapse, row_major
 from ..ops.declare import OPS
 from ..ops.look_up import LOOK_UP, reach
 from ..ops.primitives import BITCAST, CAST, IOTA
 from ..ops.reduce import EXTENT
 from ..passes.decompose import spell_out
-from ..strides import Loops, broadcast_strides, collapse, row_major
 from .domain import (
     aligned,
     domain,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
+from ..ir.sizes import broadcast, fixed
 from ..ops.look_up import reach
 from ..ops.primitives import IOTA
 from ..ops.reduce import EXTENT
-from ..sizes import broadcast, fixed
 
 Shape = tuple[int, ...]
 Span = tuple[bool, ...]
@@ -21,7 +21,7 @@ def values(graph: Graph) -> tuple[Node, ...]:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.exp(x) * x, Spec((2,), np.dtype("float32")))
     >>> values(graph)
     (<input: float32[2]>, <exp: float32[2]>, <mul: float32[2]>)
@@ -36,7 +36,7 @@ def operands(node: Node) -> tuple[Node, ...]:
     --------
     >>> from mgb.ir import Spec
     >>> from mgb.ops.look_up import look_up
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> words, weights = Spec((5, 1), np.dtype("int32")), Spec((50, 8), np.dtype("float32"))
     >>> graph = graph_of(lambda i, w: look_up(w, i, along=(None, -1)), words, weights)
     >>> operands(graph.nodes[0]) == (graph.inputs[0],)
@@ -54,7 +54,7 @@ def tables(graph: Graph) -> frozenset[Node]:
     --------
     >>> from mgb.ir import Spec
     >>> from mgb.ops.look_up import look_up
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> words, weights = Spec((5, 1), np.dtype("int32")), Spec((50, 8), np.dtype("float32"))
     >>> graph = graph_of(lambda i, w: look_up(w, i, along=(None, -1)) * 2, words, weights)
     >>> tables(graph) == {graph.inputs[1]}
@@ -73,7 +73,7 @@ def reached(look_up: Node) -> Shape:
     --------
     >>> from mgb.ir import Spec
     >>> from mgb.ops.look_up import look_up
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> words, weights = Spec((5, 1), np.dtype("int32")), Spec((50, 8), np.dtype("float32"))
     >>> reached(graph_of(lambda i, w: look_up(w, i, along=(None, -1)), words, weights).nodes[0])
     (8,)
@@ -92,7 +92,7 @@ def domain(graph: Graph) -> Shape:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x, y: x + y, *(Spec(s, np.dtype("float32")) for s in ((4, 1), (8,))))
     >>> domain(graph)
     (4, 8)
@@ -110,7 +110,7 @@ def spans(graph: Graph) -> Mapping[Node, Span]:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x, y: x + y, *(Spec(s, np.dtype("float32")) for s in ((4, 1), (8,))))
     >>> [spans(graph)[v] for v in (*graph.inputs, *graph.outputs)]
     [(True, False), (False, True), (True, True)]
@@ -155,7 +155,7 @@ def reduced_axes(graph: Graph) -> tuple[int, ...]:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
     >>> reduced_axes(graph)
     (1,)
@@ -195,7 +195,7 @@ def structure_key(graph: Graph) -> str:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graphs = [graph_of(F.exp, Spec(s, np.dtype("float32"))) for s in ((4, 8), (3, 5), (3, 1))]
     >>> one, other, row = map(structure_key, graphs)
     >>> one == other, one == row

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ..forking import cached_property
 from ..ir import CONST, Graph, Node
 from ..ops.primitives import IOTA
+from ..runtime.forking import cached_property
 from .domain import spans
 from .schedule import Schedule, is_operand
 
@@ -75,7 +75,7 @@ class Frame(Generic[Described]):
     --------
     >>> from mgb.codegen import schedule
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
     >>> frame = Frame(graph, schedule(graph))
     >>> frame.flat, frame.columns, [name for name, _ in frame.named()]

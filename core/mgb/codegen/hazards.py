@@ -26,7 +26,7 @@ def hazards(graph: Graph, schedule: Schedule) -> tuple[tuple[int, int], ...]:
     --------
     >>> from mgb.codegen import schedule
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> spec = Spec((4, 8), np.dtype("float32"))
     >>> one = graph_of(lambda x: F.softmax(x, axis=1), spec)
     >>> two = graph_of(lambda x: (x + 1, F.softmax(x, axis=1)), spec)
@@ -49,7 +49,7 @@ def replaced(graph: Graph, y: Node) -> tuple[int, ...]:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x, y: x + 1, *[Spec((4, 8), np.dtype("float32"))] * 2)
     >>> replaced(graph, graph.outputs[0])
     (0,)

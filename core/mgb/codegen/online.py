@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import Node
+from ..ops.bodies.transcendental import exp
 from ..ops.declare import op_of
 from ..ops.elementwise import square
 from ..ops.primitives import mul, sub
 from ..ops.reduce import reduce_max, reduce_sum
-from ..ops.transcendental import exp
 from .schedule import Pass, Schedule
 
 _SUM, _MAX, _EXP, _SQUARE, _MUL, _SUB = map(op_of, (reduce_sum, reduce_max, exp, square, mul, sub))
@@ -43,7 +43,7 @@ class Online:
     --------
     >>> from mgb.codegen import online, schedule
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
     >>> (found,) = online(schedule(graph))
     >>> isinstance(found, Online), found.fold, found.maximum
@@ -64,7 +64,7 @@ def online(schedule: Schedule) -> tuple[Online, ...]:
     --------
     >>> from mgb.codegen import schedule
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
     >>> [found.fold for found in online(schedule(graph))]
     [<reduce_sum: float32[4,1]>]

@@ -44,7 +44,7 @@ def combine(fold: Node) -> str:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: x.max(axis=1), Spec((4, 8), np.dtype("float32")))
     >>> combine(graph.nodes[0])
     'maximum'
@@ -58,7 +58,7 @@ def identity(fold: Node) -> Any:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: x.max(axis=1), Spec((4, 8), np.dtype("float32")))
     >>> identity(graph.nodes[0])
     -inf
@@ -72,7 +72,7 @@ def accumulator(fold: Node) -> np.dtype[Any]:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: x.sum(axis=1), Spec((4, 8), np.dtype("float32")))
     >>> accumulator(graph.nodes[0]).name
     'float64'

@@ -59,7 +59,7 @@ class Pass:
     --------
     >>> from mgb.codegen import schedule
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
     >>> [[node.op.name for node in (*p.folds, *p.stores)] for p in schedule(graph).passes]
     [['reduce_max'], ['reduce_sum'], ['mul']]
@@ -103,7 +103,7 @@ class Schedule:
     --------
     >>> from mgb.codegen import schedule
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
     >>> found = schedule(graph)
     >>> found.shape, found.reduced, len(found.passes)
@@ -150,7 +150,7 @@ def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset(
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x: F.softmax(x, axis=1), Spec((4, 8), np.dtype("float32")))
     >>> [[node.op.name for node in p.computes] for p in schedule(graph).passes]
     [[], ['sub', 'exp'], ['sub', 'exp', 'mul']]

@@ -38,7 +38,7 @@ def expression(node: Node, operands: Iterable[str], table: Table) -> str:
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x, y: x * y, *[Spec((2,), np.dtype("float32"))] * 2)
     >>> expression(graph.nodes[0], ["a", "b"], {"mul": "({0} * {1})"})
     '(a * b)'
@@ -73,7 +73,7 @@ def statements(
     Examples
     --------
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(lambda x, y: x * y + y, *[Spec((2,), np.dtype("float32"))] * 2)
     >>> names = dict(zip(graph.inputs, ["a", "b"]))
     >>> table = {"mul": "{0} * {1}", "add": "{0} + {1}"}

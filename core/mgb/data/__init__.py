@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments import explain as _explain
+from ..tensor.arguments import explain as _explain
 from .digits import batches, load_digits
 from .loader import DataLoader, collate
 

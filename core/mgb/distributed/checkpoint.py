@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import serialization
-from ..apply import literal
+from ..storage import serialization
+from ..tensor.apply import literal
 from . import collective
 from .errors import CheckpointError
 from .group import WORLD, get_rank, is_distributed

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, memory
-from ..apply import caller
 from ..errors import ConversionError, MeshError, ShapeError
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Op, Spec, dtypes
 from ..ops.declare import declare
 from ..ops.layout import reshape
 from ..ops.primitives import cast, eq, mul
+from ..runtime import memory
 from ..tensor import Tensor
+from ..tensor.apply import caller
 from .communicator import Collective
 from .errors import GroupError
 from .exchange import Exchange

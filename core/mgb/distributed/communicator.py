@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .. import config
+from ..runtime import config
 from .errors import CommunicatorConflictError, CommunicatorNotInstalledError, LaunchError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..device import set_default_device
+from ..runtime.device import set_default_device
 from ..tensor import ACTIVE
 from .errors import GroupError
 from .world import join, joined, world

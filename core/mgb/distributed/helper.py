@@ -10,14 +10,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..apply import literal
 from ..autodiff.attached import backwarding
 from ..errors import ShapeError
-from ..holding import Holder
 from ..ops.creation import zeros
 from ..ops.layout import concat, reshape
 from ..ops.primitives import add
 from ..tensor import ACTIVE, Tensor
+from ..tensor.apply import literal
+from ..tensor.holding import Holder
 from . import collective
 from .group import WORLD, Group, as_group, is_distributed, mesh_size
 

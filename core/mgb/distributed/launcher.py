@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import config
-from ..device import get_device_count
-from ..logger import get_logger
+from ..runtime import config
+from ..runtime.device import get_device_count
+from ..runtime.logger import get_logger
 from .communicator import chosen
 from .errors import LaunchError, RankFailedError
 from .group import get_rank, init_process_group

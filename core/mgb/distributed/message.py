@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Op, Spec, dtypes
 from ..ops.creation import zeros_like
 from ..ops.declare import declare
 from ..tensor import Tensor

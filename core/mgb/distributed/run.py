@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from .. import config
+from ..runtime import config
 from .errors import DistributedError
 from .launcher import run
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import config
+from ..runtime import config
 from .communicator import Collective, Communicator, chosen
 from .errors import (
     CollectiveMismatchError,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..backend import Turn
+from ..backends import Turn
 from ..fusion import Step
 from ..ir import CONST, Kind
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .. import forking
+from ..runtime import forking
 
 _lock = forking.lock()
 _resting: dict[int, int] = {}  # by thread: how many calls of it want it to

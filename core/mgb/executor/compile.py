@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from .. import config, passes, plugins
-from ..backend import Backend, Kernel, Scope, Specialize
-from ..device import device_type
+from .. import passes
+from ..backends import Backend, Kernel, Scope, Specialize, plugins
 from ..errors import CompileError, LaunchGraphError
 from ..fusion import (
     FusionConfig,
@@ -24,17 +23,19 @@ from ..fusion import (
 )
 from ..fusion.step import is_copied, make_step
 from ..ir import Graph
-from ..sizes import checker
+from ..ir.sizes import checker
+from ..runtime import config
+from ..runtime.device import device_type
 from .collector import resting
 from .generate import generate
 from .kernels import Pairs, kernel_for
 from .loops import graphs_in, loop_kernel, with_results
 from .options import DEFAULT, Options
 from .overlap import begun_early
-from .peak import Arrangement
 from .plan import plan_memory, replacements
 from .program import Program
-from .rematerialize import rematerialize
+from .remat.peak import Arrangement
+from .remat.rematerialize import rematerialize
 from .repeats import write_repeats
 from .resized import Stages, plain_graph
 from .schedule import is_loop, schedule

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ..backend import Backend
-from ..device import array_module
+from ..backends import Backend
 from ..fusion import NUMBER
 from ..ir import CONST, Graph, Node
+from ..runtime.device import array_module
 from .options import DEFAULT, Options
 from .plan import MemoryPlan, Place
 from .profile import Measured, clock

@@ -11,12 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import cache, forking, passes, plugins
-from ..answers import answer, check_kernel
-from ..backend import API_VERSION, Backend, Kernel, Specialize
+from .. import passes
+from ..backends import API_VERSION, Backend, Kernel, Specialize, plugins
+from ..backends.answers import answer, check_kernel
 from ..codegen import structure_key
 from ..errors import CompileError, ForkedProcessError, MeshError
 from ..ir import Graph
+from ..runtime import cache, forking
 from .resized import plain_graph
 
 _log = logging.getLogger("mgb.backend")
@@ -194,7 +195,7 @@ def _load_or_compile(graph: Graph, backend: Backend, key: str, replaces: Pairs) 
 
 
 def saved(kernel: Kernel, backend: Backend) -> bytes | None:
-    """What `backend` makes of `kernel` to keep it; None: nothing, and the logger ``mgb.backend`` has why.
+    """What `backend` makes of `kernel` to keep it; None: nothing, and the logger ``mgb.backends`` has why.
 
     A kernel that cannot be kept can be run all the same.
     """

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Kernel
+from ..backends import Kernel
 from ..fusion import Step
 from ..fusion.step import make_step
 from ..ir import CONST, Graph, Node
+from ..ir.sizes import At, plain
 from ..loops import COND, LOOPS, RESULT, SCAN, WHILE, branch_of
-from ..sizes import At, plain
 from .operands import constant
 from .program import Program
 from .resized import resized

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import evaluate
-from ..device import is_gpu, place
-from ..dtypes import HALVES
 from ..fusion import NUMBER
 from ..ir import CONST, Kind, Node, Op
-from ..libraries import Rule
+from ..ir.dtypes import HALVES
+from ..ir.sizes import At, is_sized, plain
 from ..ops.layout import SLICE, TRANSPOSE, slices
-from ..sizes import At, is_sized, plain
+from ..runtime.device import is_gpu, place
+from ..tensor.apply import evaluate
+from ..tensor.libraries import Rule
 
 
 def constant(node: Node, at: At = plain) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import TraceInputError
-from .memory_config import DTRConfig, SublinearMemoryConfig
+from .remat.memory_config import DTRConfig, SublinearMemoryConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..fusion import Step
 from ..ir import Node
-from ..sizes import about
+from ..ir.sizes import about
 from .schedule import Call, begins
 
 #: After a call that moves more bytes than this what is under way is given a chance to go on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from .. import memory
+from ..runtime import memory
 
 #: When something is first and last needed, and how many bytes it takes.
 Interval = tuple[int, int, int]

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory
-from ..backend import Backend
+from ..backends import Backend
 from ..ir import Node, Op
+from ..ir.sizes import At, about, count, same_shape
+from ..ir.strides import row_major
 from ..ops.layout import BROADCAST_TO, RESHAPE, SLICE, TRANSPOSE, Window, slices
-from ..sizes import At, about, count, same_shape
-from ..strides import row_major
+from ..runtime import memory
 from .schedule import Call, is_given_memory, may_alias, overwritten
 
 Shape = tuple[int, ...]

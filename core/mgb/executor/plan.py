@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..backend import Backend
+from ..backends import Backend
 from ..fusion import Step
 from ..ir import Graph, Kind, Node
+from ..ir.sizes import plain
 from ..passes.rewrite import stretches
-from ..sizes import plain
 from .packing import aligned, pack
 from .parts import Part, Parts, find_parts
 from .schedule import Call, is_given_memory, may_alias, may_fail, schedule

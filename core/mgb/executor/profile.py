@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..device import array_module, is_gpu
-from ..forking import cached_property
 from ..ir import Graph
+from ..runtime.device import array_module, is_gpu
+from ..runtime.forking import cached_property
 from .profile_cost import Cost, cost_of
 from .schedule import Call
 

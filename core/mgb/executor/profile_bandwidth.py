@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..backend import num_threads
-from ..device import array_module, device_type
+from ..backends import num_threads
+from ..runtime.device import array_module, device_type
 
 #: Larger than any cache.
 _BYTES = 128 << 20

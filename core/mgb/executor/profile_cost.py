@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir import Kind, Node
-from .operations import flops
+from ..passes.cost import flops
 from .schedule import Call
 
 #: Distinct ops that the name of a call shows.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..backend import Backend, Kernel
-from ..forking import cached_property
+from ..backends import Backend, Kernel
 from ..fusion import Step
 from ..ir import Graph, Spec
-from ..sizes import At, Lengths, plain
+from ..ir.sizes import At, Lengths, plain
+from ..runtime.forking import cached_property
 from .plan import MemoryPlan
 from .resized import Resizer, Stages, spec_at
 from .routine import Routine
@@ -42,7 +42,7 @@ class Program:
     call : callable
         ``call(arrays) -> tuple of arrays``, over a list of arrays as `inputs` says. An input that is to be
         replaced is written in place only if `arrays` and one owner are all that refers to it: see
-        `mgb.ownership.owned_alone`. Before the first one is, `arrays` is emptied: a call that raises and
+        `runtime.ownership.owned_alone`. Before the first one is, `arrays` is emptied: a call that raises and
         leaves it full has changed nothing, and after one that leaves it empty each input that is replaced is
         as it was or has its new value, whole. Several threads may call it at once. One that was compiled with
         `into` takes the arrays of its results as well, and gives nothing.

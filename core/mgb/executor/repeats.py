@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..backend import Traits
+from ..backends import Traits
 from ..fusion import Step
 from ..ir import Graph, Node, input_node
 

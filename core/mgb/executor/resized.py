@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..fusion import Step
 from ..ir import Graph, Node, Spec
-from ..sizes import At, is_sized, plain
+from ..ir.sizes import At, is_sized, plain
 from .parts import Part
 from .plan import MemoryPlan, Place
 from .schedule import Call

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..sizes import At
+from ..ir.sizes import At
 
 #: What names stand for, for the lengths that it is given.
 Recipe = Callable[[At], Mapping[str, Any]]

@@ -10,15 +10,15 @@ from types import NoneType
 
 import numpy as np
 
-from .. import config, memory
-from ..answers import answer, check_kernel
-from ..backend import Backend, Kernel
-from ..dtypes import HALVES
-from ..forking import cached_property
+from ..backends import Backend, Kernel
+from ..backends.answers import answer, check_kernel
 from ..fusion import Step
 from ..ir import Kind, Node
+from ..ir.dtypes import HALVES
+from ..ir.sizes import about
 from ..loops import LOOPS, RESULT
-from ..sizes import about
+from ..runtime import config, memory
+from ..runtime.forking import cached_property
 
 #: A step that moves more bytes than this is worth all threads and has a call of its own.
 JOINED_BYTES = 1 << 20

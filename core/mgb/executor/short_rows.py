@@ -17,15 +17,15 @@ from math import prod
 
 import numpy as np
 
-from ..backend import Scope, Traits
+from ..backends import Scope, Traits
 from ..codegen import aligned, domain, reduced_axes
 from ..fusion import Step
 from ..fusion.step import make_step
 from ..ir import Graph, Kind, Node, Op, input_node
+from ..ir.sizes import about, same_shape
+from ..ir.strides import broadcast_strides, row_major
 from ..ops.declare import op_of
 from ..ops.layout import RESHAPE, TRANSPOSE, concat
-from ..sizes import about, same_shape
-from ..strides import broadcast_strides, row_major
 from .views import lying
 
 Shape = tuple[int, ...]

@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory
-from ..answers import answer
-from ..backend import Backend, Kernel, Turn
-from ..dtypes import float32, float64
+from ..backends import Backend, Kernel, Turn
+from ..backends.answers import answer
 from ..fusion import NUMBER, Step
 from ..fusion.legality import accepts
 from ..ir import CONST, Graph, Kind, Node, Spec
-from ..ops.contract import MATMUL
+from ..ir.dtypes import float32, float64
 from ..ops.declare import op_of
+from ..ops.images.contract import MATMUL
 from ..ops.index import slice_set
 from ..ops.layout import concat, slices, unslice
+from ..runtime import memory
 from ..tensor import float_errors, ignore_float_errors, restore_float_errors
 from .blocks import blocks, by_element
 from .kernels import kernel_for

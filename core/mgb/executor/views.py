@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir import Node
-from ..strides import row_major
+from ..ir.strides import row_major
 
 Shape = tuple[int, ...]
 

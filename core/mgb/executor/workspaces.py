@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory, ownership
-from ..device import array_module, is_gpu, memory_explained, on, ordinal
 from ..ir import Node, Spec
-from ..sizes import At
+from ..ir.sizes import At
+from ..runtime import memory, ownership
+from ..runtime.device import array_module, is_gpu, memory_explained, on, ordinal
 from .plan import MemoryPlan
 from .resized import spec_at
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import memory
-from ..answers import answer
-from ..backend import Backend, Kernel, Strided
-from ..device import array_module, get_device_count, is_gpu, on, out_of_memory
+from ..backends import Backend, Kernel, Strided
+from ..backends.answers import answer
 from ..fusion import NUMBER, Step
 from ..ir import CONST, Graph, Kind, Node
-from ..sizes import At, about, is_sized, plain
+from ..ir.sizes import At, about, is_sized, plain
+from ..runtime import memory
+from ..runtime.device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..tensor import float_errors, ignore_float_errors, restore_float_errors
 from .operands import begin_rule, constant, eager_rule, follows_lengths, monotone
 from .overlap import UnderWay, operands_of, parted, token_of

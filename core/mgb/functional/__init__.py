@@ -1,7 +1,7 @@
 """Functions of tensors, under the names of MegEngine's ``functional``."""
 
-from ..arguments import explain as _explain
 from ..ops.modes import Elemwise
+from ..tensor.arguments import explain as _explain
 from . import (
     complex_numbers,
     distributed,

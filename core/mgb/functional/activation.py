@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..apply import apply
 from ..errors import ShapeError
 from ..ops import activations as a
 from ..ops.declare import op_of
 from ..tensor import Tensor
+from ..tensor.apply import apply
 
 __all__ = [
     "celu", "elu", "gelu", "gelu_tanh", "hardtanh", "hsigmoid", "hswish", "leaky_relu",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes
-from ..apply import tensors
 from ..errors import ConversionError, ShapeError
+from ..ir import dtypes
 from ..ops import primitives as p
+from ..ops.bodies.transcendental import atan2, cos, sin
 from ..ops.layout import concat, cut_along, reshape
-from ..ops.transcendental import atan2, cos, sin
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 
 __all__ = [
     "angle", "complex", "conj", "imag", "is_complex", "polar", "real", "view_as_complex", "view_as_real",

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
-from ..apply import autocasted
 from ..errors import ShapeError
-from ..ops import contract
+from ..ir.sizes import whole
+from ..ops.images import contract
 from ..ops.layout import reshape
-from ..precision import LOW
-from ..sizes import whole
+from ..runtime.precision import LOW
 from ..tensor import Tensor
+from ..tensor.apply import autocasted
 from .options import check_conv_modes
 
 __all__ = ["conv1d", "conv2d", "conv_transpose2d"]

@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal
 from ..errors import ShapeError
+from ..ir import dtypes
+from ..ops.bodies.transcendental import log
 from ..ops.creation import along, full
 from ..ops.elementwise import logaddexp, ne
 from ..ops.index import index_get
 from ..ops.layout import concat, cut_along, reshape
 from ..ops.primitives import cast, le, logical_and, lt, maximum, neg, where
-from ..ops.transcendental import log
 from ..tensor import Tensor
+from ..tensor.apply import literal
 from .loss import reduced
 from .softmaxes import logsumexp
 

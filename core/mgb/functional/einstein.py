@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..apply import tensors
 from ..errors import EquationError, ShapeError
-from ..ops import contract
-from ..ops.attention import below
+from ..ops.images import contract
+from ..ops.images.attention import below
 from ..ops.layout import reshape, transpose
 from ..ops.primitives import where
 from ..ops.reduce import reduce_sum
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 
 __all__ = ["einsum"]
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import apply, literals, tensors
-from ..ir import Op
-from ..ops import division, operators
+from ..ir import Op, dtypes
 from ..ops import elementwise as e
-from ..ops import hyperbolic as h
-from ..ops import integers as i
+from ..ops import operators
 from ..ops import primitives as p
-from ..ops import transcendental as t
+from ..ops.bodies import division
+from ..ops.bodies import hyperbolic as h
+from ..ops.bodies import integers as i
+from ..ops.bodies import transcendental as t
 from ..ops.declare import op_of
 from ..tensor import Tensor
+from ..tensor.apply import apply, literals, tensors
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "elementwise"}

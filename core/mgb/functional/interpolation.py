@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal
 from ..errors import ShapeError
+from ..ir import dtypes
+from ..ir.sizes import whole
 from ..ops.creation import as_shape
 from ..ops.index import index_get
 from ..ops.layout import reshape, transpose
 from ..ops.primitives import cast
-from ..sizes import whole
 from ..tensor import Tensor
+from ..tensor.apply import literal
 
 __all__ = ["interpolate", "pixel_shuffle"]
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import autocasted, literals
-from ..device import is_gpu
 from ..errors import ConversionError, ShapeError
+from ..ir import dtypes
 from ..ops.activations import logsigmoid
+from ..ops.bodies.transcendental import log
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import abs, square, squared_magnitude
 from ..ops.index import indexing_one_hot, labels
@@ -21,9 +20,10 @@ from ..ops.layout import reshape
 from ..ops.methods import average
 from ..ops.primitives import cast, le, logical_and, lt, maximum, neg, where
 from ..ops.reduce import reduce_sum
-from ..ops.transcendental import log
-from ..precision import HIGH
+from ..runtime.device import is_gpu
+from ..runtime.precision import HIGH
 from ..tensor import Tensor
+from ..tensor.apply import autocasted, literals
 from .softmaxes import logsumexp
 
 __all__ = [

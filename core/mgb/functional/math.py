@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .. import dtypes
+from ..ir import dtypes
 from ..ops import methods
+from ..ops.bodies.floats import widen_halves
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import abs, ne, squared_magnitude
-from ..ops.floats import widen_halves
 from ..ops.methods import Axis, average, reduced
 from ..ops.primitives import eq, maximum, sqrt, where
 from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal, tensors
 from ..errors import ShapeError
-from ..ops.attention import below
-from ..ops.contract import matmul as matmul_op
+from ..ir import dtypes
 from ..ops.creation import zeros
+from ..ops.images.attention import below
+from ..ops.images.contract import matmul as matmul_op
 from ..ops.index import index_get, index_set
 from ..ops.layout import transpose
 from ..ops.operators import product
 from ..ops.primitives import where
 from ..tensor import Tensor
+from ..tensor.apply import literal, tensors
 from .options import COMPUTE_MODES, choice
 
 __all__ = ["diag", "dot", "matmul", "tril", "triu"]

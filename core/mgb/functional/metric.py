@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import dtypes
 from ..errors import ShapeError
+from ..ir import dtypes
 from ..ops.layout import cut_along, reshape
 from ..ops.methods import mean, sum
 from ..ops.primitives import cast, eq

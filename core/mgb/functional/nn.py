@@ -6,16 +6,16 @@ import math
 
 from ml_dtypes import finfo
 
-from .. import dtypes
-from ..apply import autocasted
-from ..ops import contract
-from ..ops.attention import attention, below, is_served
+from ..ir import dtypes
+from ..ops.images import contract
+from ..ops.images.attention import attention, below, is_served
 from ..ops.index import index_get
 from ..ops.layout import reshape
 from ..ops.primitives import logical_and, where
-from ..precision import LOW
 from ..random import generator
+from ..runtime.precision import LOW
 from ..tensor import Tensor
+from ..tensor.apply import autocasted
 from . import (
     activation,
     convolution,

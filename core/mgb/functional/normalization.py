@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from .. import dtypes
 from ..autodiff import Function
 from ..distributed.functional import all_reduce_sum
 from ..distributed.group import WORLD, Group, is_distributed
 from ..errors import ShapeError
+from ..ir import dtypes
 from ..ops.elementwise import rsqrt
 from ..ops.layout import reshape, sum_to
 from ..ops.methods import average
 from ..ops.primitives import cast, maximum
 from ..ops.reduce import Axes, extent, reduce_sum
-from ..precision import AUTOCAST, HIGH
+from ..runtime.precision import AUTOCAST, HIGH
 from ..tensor import Tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "sync_batch_norm"]

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal
 from ..errors import ShapeError
-from ..ops import pooling
+from ..ir import dtypes
+from ..ops.images import pooling
 from ..ops.index import gather_, index_get
 from ..ops.layout import reshape
 from ..ops.methods import average
 from ..ops.sort import argmax_
 from ..tensor import Tensor
+from ..tensor.apply import literal
 from .convolution import Pair, pair
 
 __all__ = ["adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "max_pool2d"]

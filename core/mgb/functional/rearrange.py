@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal
 from ..errors import ShapeError
+from ..ir import dtypes
+from ..ir.sizes import amount, whole
 from ..ops.creation import Shape, as_shape, full, is_single
 from ..ops.declare import normalize_axis
 from ..ops.index import index_get
 from ..ops.layout import broadcast_to, concat, cut_along, reshape, reverse, unslice
 from ..ops.methods import flatten
-from ..sizes import amount, whole
 from ..tensor import Tensor
+from ..tensor.apply import literal
 from .options import choice
 
 __all__ = ["flip", "pad", "repeat", "roll", "tile"]

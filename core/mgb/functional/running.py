@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .. import dtypes
+from ..ir import dtypes
 from ..ops.creation import along
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import isnan, logaddexp

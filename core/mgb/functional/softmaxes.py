@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..apply import autocasted
 from ..autodiff import Function
+from ..ops.bodies.floats import widen_halves
+from ..ops.bodies.transcendental import exp, log
 from ..ops.declare import normalize_axis
 from ..ops.elementwise import isfinite
-from ..ops.floats import widen_halves
 from ..ops.layout import reshape
 from ..ops.primitives import where
 from ..ops.reduce import Axes, reduce_max, reduce_sum
-from ..ops.transcendental import exp, log
-from ..precision import HIGH
+from ..runtime.precision import HIGH
 from ..tensor import Tensor
+from ..tensor.apply import autocasted
 
 __all__ = ["log_softmax", "logsoftmax", "logsumexp", "softmax"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
-from .. import dtypes
-from ..apply import tensors
 from ..errors import ConversionError, ShapeError
+from ..ir import dtypes
+from ..ir.sizes import indices, same_shape, whole
 from ..ops import layout, primitives
 from ..ops.creation import (
     Shape,
@@ -29,8 +29,8 @@ from ..ops.index import gather, indexing_one_hot, one_hot, scatter, scatter_add,
 from ..ops.layout import cut_along
 from ..ops.methods import flatten, reshaped, transposed
 from ..ops.scatter import scatter_reduce
-from ..sizes import indices, same_shape, whole
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"where": "elementwise"}

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ..errors import ShapeError
-from ..ops import pooling
 from ..ops.creation import as_shape, zeros
+from ..ops.images import pooling
 from ..ops.index import gather_, scatter_
 from ..ops.layout import reshape
 from ..tensor import Tensor

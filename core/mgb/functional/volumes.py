@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dtypes import HALVES, float32
 from ..errors import ShapeError
-from ..ops import contract
+from ..ir.dtypes import HALVES, float32
+from ..ir.sizes import whole
+from ..ops.images import contract
 from ..ops.layout import concat, cut_along, reshape, slice_, transpose, unslice
 from ..ops.primitives import cast
-from ..sizes import whole
 from ..tensor import Tensor
 from .convolution import _with_bias, along_axes, ungrouped
 from .options import check_conv_modes

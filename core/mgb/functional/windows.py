@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import ShapeError
-from ..ops.contract import taps, window_counts
+from ..ops.images.contract import taps, window_counts
 from ..ops.layout import concat, cut_along, reshape, slice_, unslice
 from ..tensor import Tensor
 from .convolution import Pair, pair

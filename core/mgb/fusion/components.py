@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
-from ..apply import apply
-from ..backend import Traits
-from ..dtypes import HALVES
+from ..backends import Traits
 from ..ir import Graph, Kind, Node
+from ..ir.dtypes import HALVES
+from ..ir.sizes import about, fixed, plain, same_shape
 from ..ops.layout import RESHAPE, concat, reshape, slice_
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..sizes import about, fixed, plain, same_shape
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node, rebuild
 from .legality import DEFAULT, FusionConfig, accepts
 
 #: The longest axis that is taken apart; how many ops that may make; how many times what is read or leaves is

@@ -8,15 +8,15 @@ kernels that write windows: see `Op.parts`.
 
 from __future__ import annotations
 
-from ..apply import apply
 from ..ir import Graph, Kind, Node
+from ..ir.sizes import same_shape
+from ..ir.strides import row_major
 from ..ops.layout import BROADCAST_TO, RESHAPE, concat
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite
-from ..sizes import same_shape
-from ..strides import row_major
 from ..tensor import Tensor
+from ..tensor.apply import apply
 
 Shape = tuple[int, ...]
 

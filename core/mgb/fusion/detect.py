@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from ..backend import Scope, Traits
+from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node
+from ..ir.sizes import about, same_shape
 from ..passes.constants import LARGE
-from ..sizes import about, same_shape
 from .legality import (
     DEFAULT,
     FusionConfig,

@@ -7,15 +7,15 @@ over the shape that is wanted: it vectorizes along it, and what reads the number
 
 from __future__ import annotations
 
-from ..apply import apply
-from ..backend import Traits
+from ..backends import Traits
 from ..ir import Graph, Node
-from ..ops import random_bits
 from ..ops.declare import op_of
 from ..ops.layout import RESHAPE, SLICE
 from ..ops.primitives import IOTA, bit_and, iota, shr
+from ..ops.random import bits as random_bits
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node, rebuild
 from .legality import DEFAULT, FusionConfig, Shape, accepts
 
 DRAWS = frozenset(

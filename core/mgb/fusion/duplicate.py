@@ -7,10 +7,10 @@ copies.
 
 from __future__ import annotations
 
-from ..backend import Traits
+from ..backends import Traits
 from ..ir import Graph, Kind, Node
+from ..ir.sizes import about
 from ..passes.rewrite import with_inputs
-from ..sizes import about
 from .legality import DEFAULT, FusionConfig, accepts
 from .step import is_copied
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..backend import Scope, Traits
+from ..backends import Scope, Traits
 from ..ir import CONST, Graph, Kind, Node
+from ..ir.sizes import same_shape
 from ..ops.declare import op_of
 from ..ops.index import gather_, index_get
 from ..ops.layout import RESHAPE, slice_
@@ -18,7 +19,6 @@ from ..ops.primitives import IOTA
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import node_of, reshaped, rewrite
-from ..sizes import same_shape
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts
 

@@ -8,16 +8,16 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from ..backend import Scope, Traits
-from ..device import device_type
-from ..dtypes import COMPLEX, HALVES
+from ..backends import Scope, Traits
 from ..errors import GraphError
 from ..ir import Graph, Kind, Node, Op, Spec, input_node
+from ..ir.dtypes import COMPLEX, HALVES
+from ..ir.sizes import about, is_sized, key, same_shape
 from ..ops.reduce import EXTENT
 from ..passes import decompose
 from ..passes.rewrite import stretches
-from ..sizes import about, is_sized, key, same_shape
-from ..tracing import make_node
+from ..runtime.device import device_type
+from ..tensor.tracing import make_node
 from .products import Product, refusal
 
 Shape = tuple[int, ...]

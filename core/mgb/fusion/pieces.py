@@ -14,10 +14,10 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ..apply import apply
-from ..backend import Scope, Traits
-from ..dtypes import INTEGERS
+from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node, Spec
+from ..ir.dtypes import INTEGERS
+from ..ir.sizes import about, is_sized, key, same_shape
 from ..ops.declare import op_of
 from ..ops.layout import (
     BROADCAST_TO,
@@ -34,9 +34,9 @@ from ..ops.layout import (
 from ..ops.primitives import IOTA, add, iota
 from ..passes.merge import merge
 from ..passes.rewrite import full, node_of, read_once, rewrite, shaped, value_of
-from ..sizes import about, is_sized, key, same_shape
 from ..tensor import Tensor
-from ..tracing import copy_node
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node
 from .copies import delay_copies
 from .legality import DEFAULT, FusionConfig, Shape, accepts
 

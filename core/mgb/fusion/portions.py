@@ -12,9 +12,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
-from ..backend import Scope
+from ..backends import Scope
 from ..ir import Node
-from ..sizes import about, same_shape
+from ..ir.sizes import about, same_shape
 from .legality import Group, Shape, bare, group_of, joined, row
 
 #: A cut pays if it moves no more than a byte for so many ops of the portion, for each element of the domain.

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..backend import Traits
+from ..backends import Traits
 from ..ir import Kind, Node
-from ..ops.contract import MATMUL
+from ..ops.images.contract import MATMUL
 
 Shape = tuple[int, ...]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..backend import Scope, Traits
+from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node
-from ..sizes import about, same_shape
+from ..ir.sizes import about, same_shape
 from .legality import bare
 from .products import holds_product
 from .step import Step, is_copied, make_step

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..ir import CONST, Graph, Node, input_node
-from ..libraries import Rule
 from ..ops.primitives import IOTA
+from ..tensor.libraries import Rule
 
 
 @dataclass(frozen=True, slots=True)

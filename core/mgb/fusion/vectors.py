@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..backend import Scope, Traits
-from ..dtypes import HALVES
+from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node
-from ..ops.contract import MATMUL
+from ..ir.dtypes import HALVES
+from ..ir.sizes import about, same_shape
+from ..ops.images.contract import MATMUL
 from ..ops.layout import RESHAPE
 from ..ops.primitives import mul
 from ..ops.reduce import reduce_sum
@@ -19,7 +20,6 @@ from ..passes.broadcasts import delay_broadcasts
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import node_of, reshaped, rewrite
-from ..sizes import about, same_shape
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts, bare
 

@@ -2,8 +2,8 @@
 
 from ..errors import TraceError, TraceMismatchError
 from ..executor import DTRConfig, SublinearMemoryConfig
-from ..limits import LoadLimits
 from ..storage.exported import Exported, load_compiled
+from ..storage.limits import LoadLimits
 from ..storage.load import Loaded, load, load_outputs
 from .config import GraphOptimizationConfig
 from .control_flow import cond, fori_loop, scan, while_loop

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import ArgumentSpecError, ConversionError
-from ..ir import Spec
+from ..ir import Spec, dtypes
 from ..tensor import Tensor
 from .tree import LEAF, flatten
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceInputError
-from ..forking import cached_property
-from ..scalars import FOLLOWED
+from ..ir.scalars import FOLLOWED
+from ..runtime.forking import cached_property
 from ..tensor import Tensor
 from .source import Identity
 from .tree import Structure, exact_key, flatten, is_known_by_reads

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from .. import forking
 from ..errors import TraceInputError, TracePicklingError
+from ..runtime import forking
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

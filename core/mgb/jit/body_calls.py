@@ -6,8 +6,8 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .. import forking
 from ..executor import Program
+from ..runtime import forking
 from ..tensor import Tensor
 from .deferred.body import BodyStream
 from .generated import MISS

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from ml_dtypes import finfo
 
-from .. import device as devices
-from .. import dtypes
-from ..device import is_gpu, of_array
 from ..executor import Program
-from ..forking import cached_property
-from ..ir import Spec
-from ..scalars import FOLLOWED
+from ..ir import Spec, dtypes
+from ..ir.scalars import FOLLOWED
+from ..runtime import device as devices
+from ..runtime.device import is_gpu, of_array
+from ..runtime.forking import cached_property
 from ..tensor import Tensor, as_given, converted, of_handler, wrap
 from .arguments import TEXTS
 from .deferred.operands import number_to_array

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import caller
 from ..errors import TraceOutputError, UnrolledLoopWarning
-from ..scalars import SCALARS, Scalar, Size, holds_followed
-from ..sizes import settled
+from ..ir.scalars import SCALARS, Scalar, Size, holds_followed
+from ..ir.sizes import settled
 from ..tensor import Tensor, run_in
+from ..tensor.apply import caller
 from .guard import is_plain
 from .record import End, Ends, FixedValue, LiveValue, Record
 from .recording import Recording

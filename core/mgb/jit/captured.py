@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
-from ..holding import parts_within
 from ..ir import Graph, Node, Spec, const_node, input_node
-from ..model_file import Ends, Names, shown
+from ..storage.model_file import Ends, Names, shown
 from ..tensor import Parameter, Tensor
+from ..tensor.holding import parts_within
 from .entry import CUTS, END, Literal
 from .holder_state import is_part
 from .record import Binding, End, External, FixedValue, Record

@@ -8,9 +8,10 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from .. import config, plugins
+from ..backends import plugins
 from ..errors import MemoryConfigError, TraceInputError
 from ..executor import DTRConfig, SublinearMemoryConfig
+from ..runtime import config
 
 _SWITCHES = frozenset(
     {

@@ -11,10 +11,10 @@ import numpy as np
 from .. import loops
 from ..errors import LoopError
 from ..ir import Graph, Spec
+from ..ir.scalars import Size, fixed
 from ..ops.primitives import cast
-from ..scalars import Size, fixed
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.tracing import copy_node, rebuild
 from .control_flow_trees import NotedFunction, Tree, as_tensor, cast_weak_leaves, check_carry
 
 

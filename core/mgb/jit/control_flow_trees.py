@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from .. import loops
-from ..apply import follow, literal, literals
-from ..dtypes import WEAK
 from ..errors import LoopError
 from ..ir import Graph, Spec
+from ..ir.dtypes import WEAK
+from ..ir.scalars import SCALARS, plain
 from ..ops.primitives import cast
-from ..scalars import SCALARS, plain
 from ..tensor import Tensor
+from ..tensor.apply import follow, literal, literals
 from .arguments import leaf_names
 from .tree import Structure, flatten
 from .watch import writes_of

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..ir import Kind, Op, Spec
-from ..sizes import At, Size, plain
+from ..ir import Kind, Op, Spec, dtypes
+from ..ir.sizes import At, Size, plain
 from ..tensor import Tensor
 
 

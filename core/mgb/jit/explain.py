@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from ..executor import Program
-from ..executor.peak import memory_report
+from ..executor.remat.peak import memory_report
 from ..executor.schedule import is_loop
-from ..shown import folded
+from ..runtime.shown import folded
 from .variant import Segment, Variant
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..forking import cached_property
+from ..runtime.forking import cached_property
 from ..tensor import of_handler
 from .generated import Lines
 from .source import Argument, Attribute, Grad, ObjectRef, Scope, Source, format_value, is_gone, resolve, roots

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from ..holding import Holder
-from ..sizes import elements
+from ..ir.sizes import elements
 from ..tensor import Tensor
+from ..tensor.holding import Holder
 from .guard import Guard, Guards, is_plain, to_ref
 from .source import Attribute, Item, Object, ObjectRef, Result, Source
 

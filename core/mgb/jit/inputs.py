@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import caller
-from ..holding import STATES
-from ..ir import Spec, input_node
-from ..scalars import Scalar, Size, fixed
+from ..ir import Spec, dtypes, input_node
+from ..ir.scalars import Scalar, Size, fixed
 from ..tensor import CONSTANT, Tensor
+from ..tensor.apply import caller
+from ..tensor.holding import STATES
 from .entry import Literal, Ref, external_ref
 from .owned_tensors import OwnedTensors
 from .policy import Policy

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import follow
-from ..scalars import FOLLOWED, SCALARS, Scalar, Whole, are_numbers, computed, fixed, plain
+from ..ir import dtypes
+from ..ir.scalars import FOLLOWED, SCALARS, Scalar, Whole, are_numbers, computed, fixed, plain
 from ..tensor import Tensor
+from ..tensor.apply import follow
 from .guard import Guard, Guards
 from .source import ObjectRef, Scope, Source, format_value
 from .tree import exact_key

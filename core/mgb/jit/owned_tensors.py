@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..holding import Holder, parts_within
 from ..tensor import Tensor
+from ..tensor.holding import Holder, parts_within
 
 
 class OwnedTensors:

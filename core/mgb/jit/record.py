@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import caller, evaluate
 from ..fusion import number_node
-from ..ir import CONST, Graph, Node, Op, Spec, const_node
-from ..sizes import At, Size
+from ..ir import CONST, Graph, Node, Op, Spec, const_node, dtypes
+from ..ir.sizes import At, Size
 from ..tensor import Tensor
-from ..tracing import inferred
+from ..tensor.apply import caller, evaluate
+from ..tensor.tracing import inferred
 from .entry import CUTS, OUTPUT_GRADIENT, SHAPE, Entry, Literal, Ref
 from .guard import Guards
 from .source import Argument, Grad, Object, ObjectRef, Source, is_gone, roots, try_read

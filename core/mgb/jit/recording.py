@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .. import dtypes
-from ..apply import apply_in, caller, evaluate
 from ..errors import SymbolicReadError
-from ..holding import Holder
-from ..ir import Op, Spec
-from ..scalars import SCALARS, Scalar, Size, mapped, plain
-from ..sizes import but_lengths
+from ..ir import Op, Spec, dtypes
+from ..ir.scalars import SCALARS, Scalar, Size, mapped, plain
+from ..ir.sizes import but_lengths
 from ..tensor import ACTIVE, Tensor, handling, place, wrap
+from ..tensor.apply import apply_in, caller, evaluate
+from ..tensor.holding import Holder
 from .arguments import numbers_in
 from .effects import generalize_tensors, record_effects
 from .entry import CUTS, END, EXCLUDE, READ, Literal, Ref

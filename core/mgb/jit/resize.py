@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import forking
-from ..apply import caller
 from ..executor import Program
 from ..executor.resized import spec_at
-from ..forking import cached_property
 from ..ir import input_node
-from ..sizes import At, Lengths, Sizes, checker, fixed, is_sized, unmet
+from ..ir.sizes import At, Lengths, Sizes, checker, fixed, is_sized, unmet
+from ..runtime import forking
+from ..runtime.forking import cached_property
 from ..tensor import Tensor
+from ..tensor.apply import caller
 from .arguments import ARRAYS
 from .entry import Entry, Literal
 from .record import Ends, FixedValue, Record

@@ -6,10 +6,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from ..apply import apply, caller, evaluate
 from ..errors import ForeignTensorError, RecordOnlyError, TraceError, TraceMismatchError
 from ..ir import Op
 from ..tensor import Session, Tensor
+from ..tensor.apply import apply, caller, evaluate
 from .entry import SHAPE, Entry, Literal, cut_at
 from .policy import Policy
 from .provenance import Provenance

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..sizes import native
+from ..ir.sizes import native
 from ..tensor import of_handler
 
 

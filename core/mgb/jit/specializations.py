@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..scalars import FOLLOWED
+from ..ir.scalars import FOLLOWED
 from ..tensor import Tensor, of_handler
 from .arguments import ArrayKey, Key, numbers_in
 from .body_calls import cache_limit

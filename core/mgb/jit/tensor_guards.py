@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Spec
-from ..ownership import Seen, picker
+from ..runtime.ownership import Seen, picker
 from .entry import Literal
 
 _shape, _dtype, _device, _data = (attrgetter(name) for name in ("shape", "dtype", "_device", "_data"))

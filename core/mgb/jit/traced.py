@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import config, forking
 from ..autodiff.tape import any_open
 from ..errors import TraceInputError
 from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
-from ..forking import cached_property
 from ..ir import Graph
 from ..profiling import (
     History,
@@ -24,6 +22,8 @@ from ..profiling import (
     save_profile,
     watch_of,
 )
+from ..runtime import config, forking
+from ..runtime.forking import cached_property
 from ..tensor import active_trace
 from . import reasons
 from .arguments import Key, key_of, names_of

@@ -15,10 +15,10 @@ from typing import Any, Generic, Protocol
 import numpy as np
 
 from ..errors import TraceInputError, TraceOutputError
-from ..holding import Holder
 from ..ir import Spec
-from ..sizes import elements, native, pairs, tuple_like
-from ..trusted import is_library
+from ..ir.sizes import elements, native, pairs, tuple_like
+from ..runtime.trusted import is_library
+from ..tensor.holding import Holder
 from .source import Identity, is_static
 
 #: The hash and equality of objects that are equal to themselves alone.

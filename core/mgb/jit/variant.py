@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .. import forking
 from ..executor import Program
-from ..forking import cached_property
 from ..ir import Graph, Node, input_node
+from ..runtime import forking
+from ..runtime.forking import cached_property
 from .entry import CUTS, OUTPUT_GRADIENT, Literal, external_ref
 from .record import Record
 from .resize import Compiled, SizedRecord, Values

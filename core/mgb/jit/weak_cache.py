@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..executor import Options, Program, compile_program
-from ..holding import Holder, holdings_of
 from ..ir import Graph
+from ..tensor.holding import Holder, holdings_of
 from .tree import is_known_by_identity
 
 Value = TypeVar("Value")

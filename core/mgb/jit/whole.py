@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from ..apply import caller
-from ..autodiff.stretch import recording
 from ..errors import (
     CallerTapeError,
     HeldConstantError,
@@ -20,6 +18,7 @@ from ..errors import (
 )
 from ..ir import Spec, is_own
 from ..tensor import Tensor
+from ..tensor.apply import caller
 from .binding import P, Q, R
 from .call import CompiledCall, Recorded
 from .capture import note
@@ -27,6 +26,7 @@ from .captured import Captured
 from .config import WholeOptions
 from .generated import MISS
 from .owned_tensors import OwnedTensors
+from .partial.stretch import recording
 from .policy import Policy
 from .recording import Recording
 from .source import Grad, Source, try_read

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ..apply import caller
 from ..autodiff.tape import open_tapes, while_paused
 from ..errors import LoopError, MgbError
 from ..ir import Body, Graph, Node, Op, Spec, const_node, input_node
-from ..scalars import Scalar, mapped
-from ..sizes import but_lengths
+from ..ir.scalars import Scalar, mapped
+from ..ir.sizes import but_lengths
 from ..tensor import ACTIVE, Tensor, run_in
+from ..tensor.apply import caller
 from ..tensor.tensor import CONSTANT
-from ..tracing import Builder
+from ..tensor.tracing import Builder
 
 Result = TypeVar("Result")
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import apply, recording_tapes, untaped
 from ..autodiff.function import Call, Output
 from ..ir import Kind, Op, Spec
 from ..ops.declare import register
 from ..tensor import Tensor
+from ..tensor.apply import apply, recording_tapes, untaped
 
 #: The type of a bundle.
 BUNDLE = Spec((), np.dtype(object))

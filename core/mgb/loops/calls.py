@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..apply import apply
 from ..ir import Graph, Spec
 from ..ops.primitives import cast
 from ..tensor import Tensor
+from ..tensor.apply import apply
 from .body import note, together
 from .bundle import result
 from .ops import COND, SCAN, WHILE, stacked

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from ..apply import apply, recording_tapes, untaped
 from ..autodiff.cut import values_to_keep, without
 from ..autodiff.function import Output
 from ..autodiff.tape import Tape, forward_mode, snapshot
 from ..errors import NoGradientError
 from ..ir import Body, Graph, Node, Spec, input_node
-from ..ops.contract import MATMUL, matmul
 from ..ops.creation import zeros_like
 from ..ops.declare import OPS
+from ..ops.images.contract import MATMUL, matmul
 from ..ops.layout import reshape, transpose
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply, recording_tapes, untaped
+from ..tensor.tracing import copy_node, rebuild
 from .bundle import BundleCall, result
 from .linear import both_ways, floats, pullback, pushforward, with_inputs
 

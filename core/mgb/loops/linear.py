@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ..apply import apply
 from ..autodiff.tape import Tape, forward_mode
-from ..dtypes import INEXACT
 from ..ir import CONST, INPUT, Body, Graph, Node, input_node
+from ..ir.dtypes import INEXACT
 from ..ops.creation import zeros_like
 from ..tensor import ACTIVE, Tensor, next_level
-from ..tracing import Builder, rebuild
+from ..tensor.apply import apply
+from ..tensor.tracing import Builder, rebuild
 
 
 def floats(nodes: Sequence[Node]) -> tuple[int, ...]:

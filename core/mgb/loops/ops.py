@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from ..apply import evaluate
-from ..device import array_module, is_gpu, on, place, where
 from ..errors import LoopError
 from ..ir import CONST, Body, Graph, Kind, Node, Op, Spec
 from ..ops.declare import register
+from ..runtime.device import array_module, is_gpu, on, place, where
+from ..tensor.apply import evaluate
 from .bundle import BUNDLE, as_they_are, bundled
 from .gradients import cond_taped, scan_taped, while_taped
 

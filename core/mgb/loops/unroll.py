@@ -9,7 +9,7 @@ from ..ir import Body, Graph, Node
 from ..ops.creation import zeros_like
 from ..ops.layout import concat, reshape, slice_
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.tracing import copy_node, rebuild
 from .bundle import RESULT
 from .ops import LOOPS, SCAN, stacked
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments import explain as _explain
+from ..tensor.arguments import explain as _explain
 from . import init
 from .activation import (
     GELU,

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overl
 
 import numpy as np
 
-from ..dtypes import FLOATS
 from ..errors import ShapeError, StateKeyError
-from ..holding import PLAIN, Holder, inside
+from ..ir.dtypes import FLOATS
 from ..ops.methods import destination, to
 from ..tensor import ACTIVE, Parameter, Tensor
+from ..tensor.holding import PLAIN, Holder, inside
 from .summary import summary
 
 #: What a traced function may call of it, see `holding`: registering and loading write outside.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..shown import Shown
+from ..runtime.shown import Shown
 from ..tensor import Parameter, Tensor
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
 
 from math import e, inf, nan, pi
 
-from ..dtypes import (
+from ..ir.dtypes import (
     bfloat16,
     complex64,
     complex128,
@@ -21,7 +21,7 @@ from ..dtypes import (
     uint32,
     uint64,
 )
-from ..dtypes import bool_ as bool
+from ..ir.dtypes import bool_ as bool
 from . import creation, data_types, elementwise, fft, linalg, manipulation, searching, statistics
 from . import functions as functions
 from .creation import *

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import tensors
 from ..errors import ShapeError
 from ..functional import math, matrices, rearrange, tensor
 from ..ops import elementwise as e
@@ -18,6 +17,7 @@ from ..ops.layout import reshape, reverse
 from ..ops.methods import flatten
 from ..ops.primitives import eq, floor, logical_and, where
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 from . import compositions as c
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from ml_dtypes import finfo
 
-from .. import dtypes
-from ..apply import literal, tensors
 from ..errors import ShapeError
 from ..functional import math, rearrange, tensor
+from ..ir import dtypes
+from ..ir.sizes import amount
 from ..ops import elementwise as e
 from ..ops.creation import along, is_single
 from ..ops.declare import normalize_axis
@@ -28,8 +28,8 @@ from ..ops.operators import product
 from ..ops.primitives import cast, eq, le, lt, maximum, minimum, round, sub, where
 from ..ops.reduce import reduce_sum
 from ..ops.sort import cumprod_, cumsum_
-from ..sizes import amount
 from ..tensor import Tensor
+from ..tensor.apply import literal, tensors
 
 
 def as_tensor(value: Any) -> Tensor:

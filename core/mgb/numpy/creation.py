@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import device as devices
-from .. import dtypes
 from ..functional.matrices import tril as _tril
 from ..functional.matrices import triu as _triu
 from ..functional.tensor import meshgrid as _meshgrid
 from ..functional.tensor import ones, ones_like, stack, zeros, zeros_like
 from ..functional.tensor import zeros as empty
 from ..functional.tensor import zeros_like as empty_like
+from ..ir import dtypes
+from ..ir.scalars import plain
 from ..ops import creation, methods
-from ..scalars import plain
+from ..runtime import device as devices
 from ..tensor import Tensor, as_given
 from ..tensor import from_dlpack as _from_dlpack
 from .data_types import astype, default

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from .. import device as devices
-from .. import dtypes
 from ..errors import ConversionError
+from ..ir import dtypes
 from ..ops import methods
+from ..runtime import device as devices
 from ..tensor import Tensor
 
 __all__ = ["__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]

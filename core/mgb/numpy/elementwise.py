@@ -62,8 +62,9 @@ from ..functional.elemwise import mul as multiply
 from ..functional.elemwise import neg as negative
 from ..functional.elemwise import right_shift as bitwise_right_shift
 from ..functional.elemwise import sub as subtract
-from ..ops import division, primitives
 from ..ops import elementwise as e
+from ..ops import primitives
+from ..ops.bodies import division
 from ..tensor import Tensor
 from .compositions import clip as _clip
 

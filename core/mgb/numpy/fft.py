@@ -10,18 +10,18 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import device as devices
-from ..apply import tensors
-from ..arguments import explain as _explain
 from ..errors import ShapeError
 from ..functional import rearrange
+from ..ir.sizes import amount, whole
 from ..ops import fourier as ops
 from ..ops.creation import along
 from ..ops.declare import normalize_axis
 from ..ops.layout import cut_along, unslice
 from ..ops.primitives import le, where
-from ..sizes import amount, whole
+from ..runtime import device as devices
 from ..tensor import Tensor
+from ..tensor.apply import tensors
+from ..tensor.arguments import explain as _explain
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",

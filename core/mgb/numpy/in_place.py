@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import tensors
 from ..functional import tensor
 from ..ops.index import scatter
 from ..ops.layout import reshape
@@ -15,6 +14,7 @@ from ..ops.methods import flatten
 from ..ops.primitives import where
 from ..ops.scatter import scatter_reduce
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 from . import compositions as c
 
 __all__ = [

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import tensors
 from ..errors import ShapeError
 from ..functional import math, matrices, rearrange, tensor
+from ..ir import dtypes
 from ..ops.primitives import cast
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 from . import compositions as c
 from . import linalg
 from .arranging import trim_zeros, vander

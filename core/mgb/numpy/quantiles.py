@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal
 from ..errors import ShapeError
 from ..functional import math
+from ..ir import dtypes
 from ..ops import elementwise as e
 from ..ops.declare import normalize_axis
 from ..ops.index import gather_
@@ -20,6 +19,7 @@ from ..ops.primitives import cast, eq, floor, maximum, minimum, where
 from ..ops.primitives import round as round_even
 from ..ops.reduce import extent
 from ..tensor import Tensor
+from ..tensor.apply import literal
 
 #: The places of Hyndman and Fan, "Sample quantiles in statistical packages" (1996), by their alpha and beta.
 _CONTINUOUS = {

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import tensors
 from ..functional import tensor
+from ..ir import dtypes
+from ..ops.bodies.transcendental import exp, log
 from ..ops.declare import broadcast_shapes
 from ..ops.elementwise import abs as magnitude
 from ..ops.layout import reshape
 from ..ops.methods import flatten
 from ..ops.operators import power
 from ..ops.primitives import cast, where
-from ..ops.transcendental import exp, log
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 from . import compositions as c
 
 __all__ = ["common_type", "geomspace", "ix_", "linspace", "logspace"]

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import tensors
 from ..errors import ShapeError
 from ..functional import math, tensor
-from ..ops.contract import conv2d
+from ..ir import dtypes
 from ..ops.declare import normalize_axis
+from ..ops.images.contract import conv2d
 from ..ops.layout import concat, cut_along, reshape, reverse
 from ..ops.order import searchsorted_
 from ..ops.primitives import cast, le, sqrt, where
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 from .compositions import clip, diagonal
 from .linalg import cross as upright
 from .linalg import matrix_transpose

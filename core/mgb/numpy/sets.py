@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..apply import tensors
 from ..functional import tensor
 from ..ops.methods import flatten
 from ..ops.order import searchsorted_
 from ..ops.primitives import eq, logical_not, minimum
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 from . import compositions as c
 
 __all__ = [

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import tensors
 from ..autodiff import Function
+from ..ir import dtypes
+from ..ops.bodies.transcendental import exp
 from ..ops.elementwise import abs
 from ..ops.primitives import cast, lt, sqrt, where
-from ..ops.transcendental import exp
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 
 __all__ = ["i0"]
 

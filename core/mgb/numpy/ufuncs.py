@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import tensors
 from ..errors import ConversionError
 from ..functional import math
 from ..functional.tensor import full, squeeze
+from ..ir import dtypes
 from ..loops import note, while_loop
 from ..ops import elementwise as e
+from ..ops.bodies.division import fmod, mod, quotient
+from ..ops.bodies.transcendental import sin
 from ..ops.declare import broadcast_shapes
-from ..ops.division import fmod, mod, quotient
 from ..ops.layout import broadcast_to
 from ..ops.operators import power, product
 from ..ops.primitives import bitcast, cast, eq, maximum, minimum, where
-from ..ops.transcendental import sin
 from ..tensor import Tensor
+from ..tensor.apply import tensors
 from .linalg import vecdot
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..functional import math
+from ..ir import dtypes
 from ..ops import methods
 from ..ops.elementwise import isnan, squared_magnitude
 from ..ops.methods import Axis

@@ -6,22 +6,22 @@ What waits is imported by whom it serves, or by `declare_all`, so that ``import 
 import importlib
 
 from . import activations as activations
-from . import attention as attention
-from . import contract as contract
-from . import division as division
 from . import elementwise as elementwise
-from . import hyperbolic as hyperbolic
 from . import methods as methods
 from . import modes as modes
 from . import numpy_protocol as numpy_protocol
 from . import operators as operators
-from . import pooling as pooling
-from . import random_bits as random_bits
-from . import rounding as rounding
 from . import sort as sort
-from . import transcendental as transcendental
+from .bodies import division as division
+from .bodies import hyperbolic as hyperbolic
+from .bodies import rounding as rounding
+from .bodies import transcendental as transcendental
+from .images import attention as attention
+from .images import contract as contract
+from .images import pooling as pooling
+from .random import bits as bits
 
-_WAITING = ("linear_systems", "decompositions", "fourier", "order", "scatter", "look_up")
+_WAITING = ("linalg.linear_systems", "linalg.decompositions", "fourier", "order", "scatter", "look_up")
 
 
 def declare_all() -> None:

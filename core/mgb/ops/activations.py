@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..ir import dtypes
 from ..tensor import Tensor
+from .bodies.exponential import GATE, VANISHING, expm1_reduced, gate, reduce_exponent, vanish, vanishing_end
+from .bodies.floats import at_least, magnitude, polynomial, widen_halves
+from .bodies.special import NORMAL, damped, in_double, normal_magnitude, normal_ratio
+from .bodies.transcendental import exp, tanh
 from .declare import FLOATING, NUMERIC, PRECISE, composite
 from .elementwise import abs, clip, expm1, log1p, square
-from .exponential import GATE, VANISHING, expm1_reduced, gate, reduce_exponent, vanish, vanishing_end
-from .floats import at_least, magnitude, polynomial, widen_halves
 from .primitives import eq, fma, le, logical_and, logical_or, lt, maximum, minimum, neg, where
-from .special import NORMAL, damped, in_double, normal_magnitude, normal_ratio
-from .transcendental import exp, tanh
 
 SQRT_HALF = 0.7071067811865476
 SQRT_TWO_OVER_PI = 0.7978845608028654

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import dtypes
-from ..apply import literal
 from ..errors import ShapeError
-from ..ir import Spec
-from ..sizes import Size, whole
+from ..ir import Spec, dtypes
+from ..ir.sizes import Size, whole
+from ..runtime import device as devices
 from ..tensor import Tensor
+from ..tensor.apply import literal
 from .layout import broadcast_to
 from .primitives import cast, eq, iota
 

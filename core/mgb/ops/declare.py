@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import apply
 from ..errors import AxisError, ConversionError, ShapeError
-from ..ir import Kind, Op, Spec
-from ..precision import HIGH
-from ..sizes import broadcast
+from ..ir import Kind, Op, Spec, dtypes
+from ..ir.sizes import broadcast
+from ..runtime.precision import HIGH
 from ..tensor import Tensor
+from ..tensor.apply import apply
 
 #: Every op by name; a third party's `mgb_ops` hook adds to it through `register`.
 OPS: dict[str, Op] = {}

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal
-from ..ir import Kind, Op, Spec
-from ..sizes import count
+from ..ir import Kind, Op, Spec, dtypes
+from ..ir.sizes import count
 from ..tensor import Tensor
+from ..tensor.apply import literal
 from .creation import zeros
 from .declare import declare, op_of
 from .index import index_get, index_set, slice_set

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, memory
-from ..device import array_module
+from ..ir import dtypes
+from ..runtime import memory
+from ..runtime.device import array_module
 from ..tensor import ready_to_round
 
 

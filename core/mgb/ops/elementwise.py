@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import ConversionError
+from ..ir import dtypes
 from ..tensor import Tensor
-from . import exponential as lower
-from . import floats
+from .bodies import exponential as lower
+from .bodies import floats
+from .bodies.transcendental import exp, log
 from .declare import (
     ALIKE,
     ANALYTIC,
@@ -57,7 +58,6 @@ from .primitives import (
     sqrt,
     where,
 )
-from .transcendental import exp, log
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "elementwise"}

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, forking
 from ..errors import ShapeError
-from ..ir import Kind, Node, Op, Spec
-from ..libraries import Rule
+from ..ir import Kind, Node, Op, Spec, dtypes
+from ..runtime import forking
 from ..tensor import Tensor
+from ..tensor.libraries import Rule
 from .creation import along
 from .declare import Dtypes, declare, real
 from .primitives import logical_and, lt, where

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import followed_number, literal, number
 from ..errors import ShapeError
-from ..scalars import SCALARS, Size, Whole, fixed
-from ..sizes import count, indices
+from ..ir import dtypes
+from ..ir.scalars import SCALARS, Size, Whole, fixed
+from ..ir.sizes import count, indices
 from ..tensor import Tensor
+from ..tensor.apply import followed_number, literal, number
 from .declare import broadcast_shapes
 from .dynamic import dynamic_slice, dynamic_slice_set
 from .index import index_get, index_set, slice_set

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import ConversionError, ShapeError
-from ..ir import Kind, Op, Spec
-from ..sizes import amount, count
+from ..ir import Kind, Op, Spec, dtypes
+from ..ir.sizes import amount, count
 from ..tensor import Tensor
 from .creation import along, zeros_like
 from .declare import broadcast_shapes, declare, normalize_axis

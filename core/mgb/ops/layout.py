@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import apply
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
-from ..sizes import broadcast, count, same_shape
-from ..strides import broadcast_strides, collapse, row_major
+from ..ir.sizes import broadcast, count, same_shape
+from ..ir.strides import broadcast_strides, collapse, row_major
 from ..tensor import Tensor
+from ..tensor.apply import apply
 from .declare import ANY, OPS, declare
 from .eager import concat as eager_concat
 

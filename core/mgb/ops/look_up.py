@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
-from ..sizes import broadcast
+from ..ir.sizes import broadcast
 from .declare import declare
 from .eager import take as eager_take
 

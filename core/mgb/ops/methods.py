@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import dtypes
-from ..apply import autocasted, tensors
 from ..errors import ConversionError, DeviceError, ShapeError
-from ..ir import Kind, Op, Spec
-from ..precision import HIGH
+from ..ir import Kind, Op, Spec, dtypes
+from ..runtime import device as devices
+from ..runtime.precision import HIGH
 from ..tensor import Tensor
+from ..tensor.apply import autocasted, tensors
 from .creation import as_shape, zeros_like
 from .declare import declare, normalize_axis
 from .elementwise import conj

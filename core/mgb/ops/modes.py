@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import literal, literals
 from ..errors import ConversionError
+from ..ir import dtypes
 from ..tensor import Tensor
+from ..tensor.apply import literal, literals
 from . import activations as act
-from . import division, integers
 from . import elementwise as el
-from . import hyperbolic as hyp
 from . import primitives as p
-from . import transcendental as tr
+from .bodies import division, integers
+from .bodies import hyperbolic as hyp
+from .bodies import transcendental as tr
 from .declare import FLOATING, NUMERIC, SAME, composite
 
 

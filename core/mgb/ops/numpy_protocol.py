@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import apply, tensors
 from ..tensor import Tensor
+from ..tensor.apply import apply, tensors
+from .bodies.division import floor_div, mod
+from .bodies.integers import left_shift, right_shift
 from .declare import OPS
-from .division import floor_div, mod
 from .elementwise import direction, reciprocal
-from .integers import left_shift, right_shift
 from .layout import reshape
 from .operators import fitted, power, product
 

@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import apply, tensors
 from ..errors import ConversionError
-from ..scalars import fixed
+from ..ir import dtypes
+from ..ir.scalars import fixed
 from ..tensor import Tensor
-from . import division, elementwise, integers
+from ..tensor.apply import apply, tensors
+from . import elementwise
 from . import primitives as p
-from .contract import matmul
+from .bodies import division, integers
+from .bodies.transcendental import pow
 from .declare import op_of
+from .images.contract import matmul
 from .layout import reshape
 from .primitives import cast
-from .transcendental import pow
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "elementwise"}

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import ShapeError
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Op, Spec, dtypes
 from .declare import SAME, declare
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..ir import dtypes
 
 #: Fewer elements are put in order by NumPy's stable sort: to pack them takes longer.
 FEW = 512

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import install_promotion
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Op, Spec, dtypes
 from ..tensor import Tensor
+from ..tensor.apply import install_promotion
 from .declare import (
     ANALYTIC,
     COMPARE,

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import apply
-from ..ir import Kind, Op, Reduction, Spec
+from ..ir import Kind, Op, Reduction, Spec, dtypes
 from ..tensor import Tensor
+from ..tensor.apply import apply
 from .creation import full
 from .declare import INTEGER, OPS, SAME, TOTAL, Typing, declare, op_of
 from .layout import broadcast_to, concat, cut_along, reverse

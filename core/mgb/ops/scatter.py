@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import dtypes
 from ..errors import ConversionError
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Op, Spec, dtypes
+from ..runtime import device as devices
 from ..tensor import Tensor
+from .bodies.division import floor_div
 from .creation import ones_like, zeros_like
 from .declare import declare, normalize_axis, real
-from .division import floor_div
 from .index import _check_scatter, _grid, _like_first, gather_, scatter_, scatter_add_
 from .primitives import cast, eq, maximum, where
 from .reduce import highest, lowest

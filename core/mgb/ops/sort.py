@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import ShapeError
-from ..ir import Kind, Op, Spec
-from ..sizes import whole
+from ..ir import Kind, Op, Spec, dtypes
+from ..ir.sizes import whole
 from ..tensor import Tensor
 from . import ordering
 from .creation import along

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..arguments import explain as _explain
+from ..tensor.arguments import explain as _explain
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam, AdamW

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .. import dtypes
 from ..errors import ParameterError, ShapeError, StateKeyError
-from ..holding import SETTINGS, Holder, inside
+from ..ir import dtypes
 from ..ops.elementwise import isnan
 from ..ops.layout import reshape
 from ..ops.primitives import cast
 from ..ops.primitives import where as select
 from ..tensor import ACTIVE, Parameter, Tensor
-from ..tracing import live
+from ..tensor.holding import SETTINGS, Holder, inside
+from ..tensor.tracing import live
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dtypes import FLOATS
 from ..ir import Graph, Node
+from ..ir.dtypes import FLOATS
+from ..ops.bodies.floats import widen_halves
 from ..ops.declare import op_of
-from ..ops.floats import widen_halves
 from ..ops.primitives import add, div, mul, neg, sqrt, sub
 from ..tensor import Tensor
 from .rewrite import Rule, by_name, constant_of, inputs_of, node_of, rewrite, shaped

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..apply import apply
 from ..ir import Graph, Kind, Node
+from ..ir.sizes import same_shape
 from ..ops.layout import BROADCAST_TO, RESHAPE
-from ..sizes import same_shape
 from ..tensor import Tensor
+from ..tensor.apply import apply
 from .reshapes import merged_reshape
 from .rewrite import inputs_of, rewrite, shaped, stretches
 

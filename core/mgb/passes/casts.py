@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..ir import Graph, Node
+from ..ir import Graph, Node, dtypes
 from ..ops.primitives import CAST, cast
 from ..tensor import Tensor
 from .rewrite import by_name, inputs_of, rewrite

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import evaluate
 from ..ir import CONST, Graph, Kind, Node, const_node
+from ..ir.sizes import is_sized
 from ..ops.declare import op_of
 from ..ops.layout import broadcast_to
-from ..sizes import is_sized
+from ..tensor.apply import evaluate
 from .rewrite import constant_of, with_inputs
 
 #: Constants of this many elements or more are computed when the program runs: they would bloat the graph.

@@ -6,10 +6,10 @@ from collections.abc import Callable, Container
 
 from ..errors import GraphError
 from ..ir import CONST, Graph, Node
+from ..ops.bodies.rounding import cast_once, rounds_twice
 from ..ops.primitives import CAST, IOTA
-from ..ops.rounding import cast_once, rounds_twice
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.tracing import copy_node, rebuild
 
 #: Every backend prints these, they need not be in its vocabulary; of casts, those that round once anyway.
 ALWAYS = frozenset({CONST, IOTA, CAST})
@@ -44,7 +44,7 @@ def spell_out(graph: Graph, stays: Callable[[Node], bool]) -> Graph:
     --------
     >>> from mgb.codegen import spell_out
     >>> from mgb.ir import Spec
-    >>> from mgb.tracing import graph_of
+    >>> from mgb.tensor.tracing import graph_of
     >>> graph = graph_of(F.tanh, Spec((4,), np.dtype("float64")))
     >>> "tanh" in {node.op.name for node in spell_out(graph, lambda node: node.op.body is None).nodes}
     False

@@ -11,13 +11,13 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ..apply import apply
-from ..dtypes import COMPLEX, FLOATS, HALVES
 from ..ir import INPUT, Graph, Kind, Node
+from ..ir.dtypes import COMPLEX, FLOATS, HALVES
+from ..ir.sizes import same_shape
 from ..ops.declare import OPS
 from ..ops.primitives import CAST
-from ..sizes import same_shape
 from ..tensor import Tensor
+from ..tensor.apply import apply
 from .rewrite import Rule, by_name, constant_of, full, inputs_of, node_of, rewrite, shaped
 
 

@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import apply, literal
-from ..ir import CONST, Graph, Kind, Node, Op, Spec
+from ..ir import CONST, Graph, Kind, Node, Op, Spec, dtypes
 from ..ops.activations import hswish, relu, sigmoid
-from ..ops.contract import conv2d
+from ..ops.bodies.transcendental import tanh
 from ..ops.declare import op_of
+from ..ops.images.contract import conv2d
 from ..ops.layout import BROADCAST_TO, reshape
 from ..ops.primitives import BITCAST, add, cast, iota
-from ..ops.transcendental import tanh
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply, literal
+from ..tensor.tracing import copy_node, rebuild
 from .constants import fold_constants
 
 Array = np.ndarray[Any, Any]

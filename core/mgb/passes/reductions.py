@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..apply import apply
-from ..dtypes import HALVES
 from ..ir import Graph, Kind, Node
+from ..ir.dtypes import HALVES
 from ..ops.reduce import EXTENT
 from ..tensor import Tensor
+from ..tensor.apply import apply
 from .rewrite import full, node_of, read_once, rewrite, value_of
 from .widen import EXACT
 

@@ -8,13 +8,13 @@ is a view.
 
 from __future__ import annotations
 
-from ..apply import apply
 from ..ir import Graph, Kind, Node
+from ..ir.sizes import same_shape
 from ..ops.layout import BROADCAST_TO, RESHAPE, broadcast_to
 from ..ops.primitives import IOTA, iota
-from ..sizes import same_shape
 from ..tensor import Tensor
-from ..tracing import copy_node
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node
 from .rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite, value_of
 
 Shape = tuple[int, ...]

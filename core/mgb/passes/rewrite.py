@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..ir import CONST, Graph, Kind, Node, Op, Spec
+from ..ir.sizes import same_shape
 from ..ops.layout import BROADCAST_TO, RESHAPE, broadcast_to, reshape
-from ..sizes import same_shape
 from ..tensor import ACTIVE, Tensor, wrap
-from ..tracing import Builder, copy_node, rebuild
+from ..tensor.tracing import Builder, copy_node, rebuild
 
 #: Kinds of ops that compute; the others move elements, or are walls to every pass.
 COMPUTING = frozenset({Kind.ELEMENTWISE, Kind.REDUCE})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .. import config
 from ..ir import Graph
+from ..runtime import config
 from .arithmetic import arithmetic
 from .broadcasts import delay_broadcasts
 from .casts import skip_casts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..apply import apply
 from ..ir import Graph, Kind, Node
 from ..ops.layout import TRANSPOSE, transpose
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node, rebuild
 from .rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite
 
 Axes = tuple[int, ...]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..apply import apply
 from ..ir import CONST, Body, Graph, Kind, Node
+from ..ir.sizes import Size
 from ..loops import RESULT, SCAN, result
-from ..sizes import Size
 from ..tensor import Tensor
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node, rebuild
 
 #: So many ops are done at once, and so many steps; shorter loops stay as they are.
 OPS, STEPS, SHORT = 96, 16, 64

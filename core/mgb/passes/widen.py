@@ -7,17 +7,16 @@ from functools import partial
 
 import numpy as np
 
-from .. import dtypes
-from ..apply import apply
-from ..ir import CONST, Graph, Kind, Node
+from ..ir import CONST, Graph, Kind, Node, dtypes
 from ..ops.activations import relu
+from ..ops.bodies.floats import unlikely
 from ..ops.declare import op_of
 from ..ops.elementwise import abs, ceil, sign
-from ..ops.floats import unlikely
 from ..ops.primitives import BITCAST, CAST, IOTA, cast, floor, iota, maximum, minimum, neg, round, where
 from ..ops.reduce import reduce_max, reduce_min
 from ..tensor import Tensor, wrap
-from ..tracing import copy_node, rebuild
+from ..tensor.apply import apply
+from ..tensor.tracing import copy_node, rebuild
 
 #: Ops that give one of their operands, its sign apart, or a whole number next to it: 16 bits hold that.
 # fmt: off

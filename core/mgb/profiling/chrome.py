@@ -14,7 +14,7 @@ from typing import Any
 
 from ..executor.profile import CallProfile, Measured, Span
 from ..executor.profile_cost import Cost
-from ..files import replace_file
+from ..runtime.files import replace_file
 from .report import numbers_of
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TextIO
 
-from .. import config, forking
 from ..errors import DebugLevelError
 from ..executor import Program
 from ..executor.profile import CallProfile
+from ..runtime import config, forking
 from .report import rows_of
 from .table import bytes_text, copy_text, time_text
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from .. import forking
 from ..errors import NothingProfiledError, ProfilingOffError
 from ..executor import Program
 from ..executor.profile import PROFILED, CallProfile
+from ..runtime import forking
 from .chrome import save
 from .debug import Ladder, level
 from .report import report, warm

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .. import forking
 from ..executor import Program, kernels
 from ..executor.profile import PROFILED, CallProfile
+from ..runtime import forking
 
 logger = logging.getLogger("mgb.jit")
 

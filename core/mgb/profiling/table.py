@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ..executor.profile import CallProfile
-from ..shown import Shown
+from ..runtime.shown import Shown
 from .report import rows_of
 
 if TYPE_CHECKING:

@@ -11,16 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .. import formats, passes
+from .. import passes
 from ..errors import DumpNameError, DumpOptionError, DumpStateError
 from ..executor import Options
-from ..files import replace_file
-from ..input_data import TestData
 from ..ir import CONST, Graph, exact_text
 from ..loops import RESULT, nodes_within, unrolled
-from ..model_file import DumpInfo, DumpRequest, File, Style
 from ..passes.inference import Inference
 from ..profiling import Statistics
+from ..runtime.files import replace_file
+from . import formats
+from .input_data import TestData
+from .model_file import DumpInfo, DumpRequest, File, Style
 from .open_axes import Captured, DynamicAxes, named_axes, recorded_for
 
 #: What a traced function may call of it: see `holding`.

@@ -11,12 +11,9 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any
 
-from .. import config, plugins
-from ..answers import answer
-from ..apply import apply, constant
 from ..autodiff.tape import any_open
-from ..backend import Backend
-from ..device import device_type
+from ..backends import Backend, plugins
+from ..backends.answers import answer
 from ..errors import (
     BackendError,
     ConversionError,
@@ -27,13 +24,16 @@ from ..errors import (
     MgbError,
 )
 from ..executor import Options, Program, compile_program
-from ..executor.portable import pack, unpack
-from ..graph_file import Reader, Writer
 from ..ir import CONST, Graph, Node
-from ..limits import LoadLimits, Meter
-from ..model_file import Ends, ValueSpec
-from ..precision import exactly
+from ..runtime import config
+from ..runtime.device import device_type
+from ..runtime.precision import exactly
 from ..tensor import Tensor, active_trace, wrap
+from ..tensor.apply import apply, constant
+from .graph_file import Reader, Writer
+from .limits import LoadLimits, Meter
+from .model_file import Ends, ValueSpec
+from .portable import pack, unpack
 
 logger = logging.getLogger("mgb.jit")
 

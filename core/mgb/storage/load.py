@@ -8,7 +8,6 @@ from typing import Any, BinaryIO, ClassVar, Protocol
 
 import numpy as np
 
-from .. import formats
 from ..errors import (
     CompiledFileError,
     ConversionError,
@@ -23,9 +22,10 @@ from ..errors import (
     TraceMismatchError,
 )
 from ..ir import Graph
-from ..limits import LoadLimits
-from ..model_file import Model, ModelSource, ValueSpec
 from ..tensor import Outside, Tensor, active_trace
+from . import formats
+from .limits import LoadLimits
+from .model_file import Model, ModelSource, ValueSpec
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"load": "impure"}

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..errors import DumpNameError, DumpOptionError
 from ..ir import Graph, Spec
-from ..model_file import Ends
+from .model_file import Ends
 
 DynamicAxes = Mapping[str, Mapping[int, str] | Sequence[int]]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import dtypes, memory
 from ..errors import ConversionError
+from ..ir import dtypes
+from ..runtime import device as devices
+from ..runtime import memory
 from .float_errors import quietly
 from .rounding import ready_to_round
 

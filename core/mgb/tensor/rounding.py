@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from ..ir import dtypes
 
 
 def ready_to_round(x: Any, dtype: np.dtype[Any]) -> Any:

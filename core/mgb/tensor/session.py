@@ -12,11 +12,11 @@ from functools import partial
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from .. import config
 from ..errors import MgbError
 from ..ir import Op, Spec
-from ..scalars import Scalar
-from ..trusted import PACKAGE
+from ..ir.scalars import Scalar
+from ..runtime import config
+from ..runtime.trusted import PACKAGE
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import dtypes
 from ..errors import ConversionError, MgbError, TransformError
-from ..forking import lock
-from ..ir import Spec
-from ..shown import pre
+from ..ir import Spec, dtypes
+from ..runtime import device as devices
+from ..runtime.forking import lock
+from ..runtime.shown import pre
 from .conversion import as_array, exportable
 from .session import ACTIVE, Refusal, Session
 

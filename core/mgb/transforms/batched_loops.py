@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..apply import apply, literal
 from ..ir import Body, Graph, Node, Spec, input_node
 from ..loops import COND, RESULT, SCAN, WHILE, result
 from ..ops.layout import reshape, transpose
 from ..ops.primitives import where
 from ..ops.reduce import reduce_max
 from ..tensor import Tensor
-from ..tracing import rebuild
+from ..tensor.apply import apply, literal
+from ..tensor.tracing import rebuild
 from .batching import RULES, Value, aligned, batch, full, moved
 
 #: From the values of a graph's inputs to those of its outputs.

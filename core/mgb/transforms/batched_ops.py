@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..apply import apply
-from ..dtypes import int32
 from ..ir import Node
+from ..ir.dtypes import int32
 from ..ops.creation import along
 from ..ops.layout import reshape, transpose
 from ..tensor import Tensor
+from ..tensor.apply import apply
 from .batching import RULES, Value, aligned, full, moved
 
 # images

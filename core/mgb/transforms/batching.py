@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
-from ..apply import apply, constant
 from ..errors import TransformError
 from ..ir import CONST, Graph, Kind, Node, Spec, input_node
 from ..jit.tree import LEAF, Structure, flatten
 from ..loops import Noting
 from ..ops.layout import broadcast_to, concat, reshape, slice_, transpose
-from ..precision import exactly
+from ..runtime.precision import exactly
 from ..tensor import Tensor, as_given
-from ..tracing import rebuild
+from ..tensor.apply import apply, constant
+from ..tensor.tracing import rebuild
 
 
 class Value(NamedTuple):

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..apply import literal
 from ..autodiff.tape import Tape, forward_mode
-from ..dtypes import COMPLEX, INEXACT
 from ..errors import TransformError
 from ..ir import Spec
+from ..ir.dtypes import COMPLEX, INEXACT
 from ..jit.tree import LEAF, Structure, flatten
 from ..ops.creation import zeros_like
 from ..ops.layout import reshape
 from ..tensor import Tensor, next_level
+from ..tensor.apply import literal
 from .batching import as_tensor, vmap
 
 Argnums = int | Sequence[int]

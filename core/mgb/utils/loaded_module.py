@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from .. import formats
 from ..jit.watch import unwatched
-from ..limits import LoadLimits
-from ..model_file import ModelSource, ValueSpec
 from ..module import Module
+from ..storage import formats
+from ..storage.limits import LoadLimits
 from ..storage.load import Loaded
+from ..storage.model_file import ModelSource, ValueSpec
 
 
 class LoadedModule(Module):

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import serialization
 from ..errors import FileFormatError, StateMismatchError
-from ..holding import inside
 from ..module import GRU, LSTM, RNN, GroupNorm, InstanceNorm, Module, MultiHeadAttention, PReLU
 from ..module.conv import _Convolution
 from ..module.normalization import _BatchNorm
+from ..storage import serialization
 from ..tensor import Tensor
+from ..tensor.holding import inside
 
 
 class Entry(NamedTuple):

@@ -13,9 +13,9 @@ from auto_sessions import auto, noted, off
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, from_dlpack, tensor
-from mgb.apply import apply
 from mgb.errors import ConversionError
 from mgb.jit.deferred.sequence_cache import SequenceCache
+from mgb.tensor.apply import apply
 from work import calls_of
 
 # random programs

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from auto_sessions import BACKEND, auto
 from mgb import Tensor, jit, tensor
-from mgb.apply import apply
 from mgb.errors import AutoInterruptedError
 from mgb.ir import Kind, Op, Spec
+from mgb.tensor.apply import apply
 from threads import together
 
 # contexts

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from auto_sessions import BACKEND, auto, noted, off
 from mgb import Parameter, Tensor, jit, optimizer, random, tensor
-from mgb.apply import apply
 from mgb.autodiff import Function, GradManager
 from mgb.errors import AutoInputError, AutoWarning, ShapeError, UnknownBackendError
 from mgb.ir import Kind, Op, Spec
 from mgb.module import BatchNorm1d, Dropout, Linear, Module, ReLU, Sequential
+from mgb.tensor.apply import apply
 
 # gradients, networks, state
 

@@ -9,7 +9,6 @@ import weakref
 import numpy as np
 import pytest
 from differences import RNG, float64, gradients
-from mgb.apply import apply
 from mgb.autodiff import Function, GradManager
 from mgb.autodiff.tape import any_open
 from mgb.errors import AttachError, NoGradientError, TapeError
@@ -17,6 +16,7 @@ from mgb.ir import Kind, Op
 from mgb.ops import primitives as p
 from mgb.ops import reduce
 from mgb.tensor import Tensor
+from mgb.tensor.apply import apply
 
 # what GradManager promises
 

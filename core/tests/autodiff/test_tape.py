@@ -8,13 +8,13 @@ import weakref
 import numpy as np
 import pytest
 from differences import RNG, float64
-from mgb.apply import evaluate
 from mgb.autodiff import GradManager
 from mgb.autodiff.tape import Tape
 from mgb.ir import CONST, Spec
 from mgb.ops import primitives as p
 from mgb.tensor import Tensor, next_level
-from mgb.tracing import graph_of
+from mgb.tensor.apply import evaluate
+from mgb.tensor.tracing import graph_of
 
 # memory
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from made_up_plugins import distribution, fresh  # noqa: F401 - fixtures
 from mgb import errors, plugins, tensor
-from mgb.backend import Scope
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Scope
+from mgb.backends.eager_backend import EagerBackend
 from mgb.jit import trace
 
 ANSWERS = {

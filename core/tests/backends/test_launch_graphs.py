@@ -13,7 +13,7 @@ from mgb import Tensor, errors
 from mgb.executor import Options, compile_program
 from mgb.jit import partial_trace, trace, xla_trace
 from mgb.ops.reduce import reduce_sum
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 
 class Chaining(Fold):

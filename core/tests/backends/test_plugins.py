@@ -10,19 +10,19 @@ import warnings
 from dataclasses import replace
 from functools import cache
 
-import mgb.backend
+import mgb.backends
 import numpy as np
 import pytest
 from made_up_plugins import PLUGIN, distribution, forget, fresh, new_manager  # noqa: F401 - fixtures
 from mgb import errors, plugins, tensor
-from mgb.apply import apply
-from mgb.backend import API_VERSION, Backend, Kernel, Traits
+from mgb.backends import API_VERSION, Backend, Kernel, Traits
 from mgb.dtypes import float32
 from mgb.ir import Spec
 from mgb.jit import trace
 from mgb.ops import reduce
 from mgb.ops.declare import OPS
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 
 def test_eager_backend_is_always_installed():
@@ -356,7 +356,7 @@ def test_traits_require_api_version():
 
 SPEAKER = """
 import numpy as np
-from mgb.backend import Backend, Kernel, Traits
+from mgb.backends import Backend, Kernel, Traits
 from mgb.plugins import hookimpl
 
 class Mine(Backend):

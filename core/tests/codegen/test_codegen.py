@@ -31,7 +31,7 @@ from mgb.errors import GraphError
 from mgb.ir import Graph, Kind, Spec, const_node
 from mgb.ops import primitives as ops
 from mgb.ops.reduce import extent, reduce_max, reduce_sum
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 F4 = np.dtype("f4")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from mgb.codegen import online, schedule
 from mgb.ir import Graph, Spec
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.primitives import maximum, where
 from mgb.ops.reduce import extent, reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 #: More ops than any value takes: every pass reads its operands again.
 NEVER = 1 << 30

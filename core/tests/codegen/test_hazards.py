@@ -15,12 +15,12 @@ from mgb import dtypes
 from mgb.codegen import hazards, schedule
 from mgb.codegen.schedule import KEEP_OPS, Schedule
 from mgb.ir import Graph, Kind, Node, Spec
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.primitives import maximum
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb.passes import simplify
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 #: More ops than any value takes: every pass reads its operands again.
 NEVER = 1 << 30

@@ -12,18 +12,20 @@ from folding import DEFAULT, F32, Fold, Owner, S, check, spec, transposed, use
 from graphs import random_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb import cache, dtypes, passes, plugins
-from mgb.backend import Backend, Kernel, Specialize, Strided
+from mgb import dtypes, passes, plugins
+from mgb.backends import Backend, Kernel, Specialize, Strided
 from mgb.errors import CompileError
 from mgb.executor import Options, Program, compile_program, kernels
 from mgb.executor.operands import monotone
 from mgb.ir import Graph, Spec, const_node
-from mgb.ops import division, layout, primitives, reduce
-from mgb.ops.contract import matmul
+from mgb.ops import layout, primitives, reduce
+from mgb.ops.bodies import division
+from mgb.ops.images.contract import matmul
 from mgb.ops.index import gather_
 from mgb.ops.primitives import iota
+from mgb.runtime import cache
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 pytestmark = pytest.mark.usefixtures("kernel_folder")
 

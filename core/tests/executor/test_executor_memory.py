@@ -15,16 +15,16 @@ from graphs import run
 from hypothesis import given
 from hypothesis import strategies as st
 from mgb import dtypes, memory
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.executor import Options, compile_program
 from mgb.executor.packing import pack
 from mgb.executor.plan import reads_in_place
 from mgb.ir import Graph, Node, Spec
 from mgb.ops import layout, primitives, reduce
-from mgb.ops.contract import matmul
+from mgb.ops.images.contract import matmul
 from mgb.ops.index import index_get
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 pytestmark = pytest.mark.usefixtures("kernel_folder")
 

@@ -10,8 +10,8 @@ import pytest
 from folding import Fold
 from interrupting import MODES, at_line
 from mgb import Parameter, Tensor, jit, plugins
-from mgb.backend import Kernel, Specialize
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Kernel, Specialize
+from mgb.backends.eager_backend import EagerBackend
 from mgb.errors import AutoInterruptedError, TraceMismatchError
 from mgb.plugins import hookimpl
 from mgb.tensor import ACTIVE

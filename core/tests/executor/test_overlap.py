@@ -10,11 +10,11 @@ import mgb
 import mgb.functional as F
 import numpy as np
 import pytest
-from mgb.apply import apply
 from mgb.autodiff import GradManager
 from mgb.ir import Kind, Op, Spec
 from mgb.jit import SublinearMemoryConfig, partial_trace, trace
 from mgb.tensor import Tensor
+from mgb.tensor.apply import apply
 
 LOG: list[str] = []
 

@@ -11,12 +11,12 @@ import pytest
 from fusing import TRAITS
 from graphs import run
 from mgb import Tensor
-from mgb.backend import Traits
+from mgb.backends import Traits
 from mgb.fusion import detect, flat_draws
 from mgb.ir import Graph, Kind
 from mgb.passes import simplify
 from mgb.random import RNG
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 SIZES = [(), (1,), (7,), (8,), (3, 5), (4, 2, 3), (1, 1)]
 DRAWS: dict[str, Callable[[RNG, Any], Tensor]] = {

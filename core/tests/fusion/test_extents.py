@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from graphs import run
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.autodiff import GradManager
-from mgb.backend import ALL_DTYPES, Traits
+from mgb.backends import ALL_DTYPES, Traits
 from mgb.codegen.domain import structure_key
 from mgb.executor import compile_program
 from mgb.functional import loss
@@ -23,7 +22,8 @@ from mgb.ops.methods import average
 from mgb.ops.reduce import EXTENT
 from mgb.passes import simplify, verify
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 VOCABULARY = frozenset(n for n, op in OPS.items() if op.is_primitive) | {"exp", "log"}
 TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)

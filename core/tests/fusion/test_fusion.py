@@ -21,17 +21,18 @@ from fusing import (
 )
 from graphs import arrays_for, run
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.autodiff import GradManager
 from mgb.fusion import detect
 from mgb.ir import Spec
-from mgb.ops import contract, layout, primitives
-from mgb.ops import transcendental as tr
+from mgb.ops import layout, primitives
 from mgb.ops.activations import gelu, relu
+from mgb.ops.bodies import transcendental as tr
 from mgb.ops.declare import OPS
+from mgb.ops.images import contract
 from mgb.passes import hoist_transposes, simplify
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 # what becomes one group
 

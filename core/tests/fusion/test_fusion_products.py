@@ -13,18 +13,18 @@ from graphs import BINARY, REDUCTIONS, UNARY, arrays_for, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import dtypes
-from mgb.backend import Scope, Traits
+from mgb.backends import Scope, Traits
 from mgb.codegen import structure_key
 from mgb.executor.plan import reads_in_place
 from mgb.fusion import FusionConfig, Step, accepts, detect, duplicate, recompute
 from mgb.ir import Graph, Kind, Node, Spec
 from mgb.ops import layout, primitives
-from mgb.ops import transcendental as tr
 from mgb.ops.activations import gelu, relu
-from mgb.ops.contract import conv2d, matmul
+from mgb.ops.bodies import transcendental as tr
+from mgb.ops.images.contract import conv2d, matmul
 from mgb.passes import lower, simplify, verify
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 #: A backend of one domain that multiplies matrices of these dtypes.
 PRODUCTS = replace(

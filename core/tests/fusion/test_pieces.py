@@ -16,7 +16,7 @@ from mgb.fusion import pieces, split
 from mgb.ir import Graph, Kind
 from mgb.jit import trace
 from mgb.passes import simplify, verify
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 WRITES = replace(TRAITS, strided_outputs=True)
 

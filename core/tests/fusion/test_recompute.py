@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from graphs import run
 from mgb import dtypes
-from mgb.backend import ALL_DTYPES, Scope, Traits
+from mgb.backends import ALL_DTYPES, Scope, Traits
 from mgb.fusion import Step, detect, recompute
 from mgb.ir import Graph, Kind, Spec
-from mgb.ops import contract
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.declare import OPS
 from mgb.ops.elementwise import rsqrt
+from mgb.ops.images import contract
 from mgb.ops.reduce import reduce_sum
-from mgb.ops.transcendental import exp
 from mgb.passes import simplify
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 VOCABULARY = frozenset(n for n, op in OPS.items() if op.is_primitive) | {"exp"}
 TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)

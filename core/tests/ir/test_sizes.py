@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb import sizes, tensor
+from mgb import tensor
+from mgb.ir import sizes
+from mgb.ir.sizes import Lengths, Size, Sizes, checker
 from mgb.jit import trace
-from mgb.sizes import Lengths, Size, Sizes, checker
 
 Program = Callable[[Any, Any], Any]
 

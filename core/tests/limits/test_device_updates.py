@@ -11,12 +11,13 @@ import numpy as np
 import op_samples as samples
 import pytest
 from graphs import run
-from mgb import Tensor, dtypes, ownership
-from mgb.apply import apply
+from mgb import Tensor, dtypes
 from mgb.executor import schedule
 from mgb.ir import CONST, Node
 from mgb.jit import trace
 from mgb.ops.declare import OPS
+from mgb.runtime import ownership
+from mgb.tensor.apply import apply
 
 standin = pytest.importorskip(
     "mgb_conformance.standin", reason="mgb-conformance is not installed: pip install ./conformance"

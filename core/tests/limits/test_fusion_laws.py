@@ -24,17 +24,18 @@ from graphs import arrays_for, random_graphs, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import dtypes
-from mgb.backend import Scope, Traits
+from mgb.backends import Scope, Traits
 from mgb.codegen.domain import domain, reduced_axes
 from mgb.fusion import FusionConfig, accepts, detect, duplicate
 from mgb.fusion.quotient import Quotient
 from mgb.ir import Graph, Node, Spec
-from mgb.ops import contract, layout, primitives
-from mgb.ops import transcendental as tr
+from mgb.ops import layout, primitives
 from mgb.ops.activations import relu
+from mgb.ops.bodies import transcendental as tr
+from mgb.ops.images import contract
 from mgb.passes import simplify
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from work import calls_of
 
 # what does not

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from mgb import Tensor
 from mgb.autodiff import GradManager
-from mgb.backend import ALL_DTYPES, Kernel, Scope, Traits
+from mgb.backends import ALL_DTYPES, Kernel, Scope, Traits
 from mgb.executor import kernels
 from mgb.executor.collector import resting
 from mgb.executor.packing import pack
@@ -26,7 +26,7 @@ from mgb.fusion.step import make_step
 from mgb.ir import INPUT, Graph, Kind, Node, Spec
 from mgb.jit import trace
 from mgb.ops.declare import OPS
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 ONES = np.ones((4, 8), np.float32)
 TRAITS = Traits(frozenset(OPS), frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)

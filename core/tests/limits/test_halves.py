@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from half_scan import EITHER_ZERO, EXACT, both, difference, dtype_of, ops, scanned
 from mgb import plugins
-from mgb.apply import apply
+from mgb.tensor.apply import apply
 
 BACKENDS = [name for name in ("cpu_llvm", "cpu_numba", "mlir", "halide") if name in plugins.installed()]
 

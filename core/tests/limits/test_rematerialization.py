@@ -15,17 +15,18 @@ import pytest
 from graphs import arrays_for, random_graphs, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb import Tensor, dtypes, functional, libraries, memory, module, optimizer, plugins, random
+from mgb import Tensor, dtypes, functional, memory, module, optimizer, plugins, random
 from mgb.autodiff import GradManager
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Traits
+from mgb.backends import ALL_DTYPES, Backend, Kernel, Traits
 from mgb.errors import MemoryBudgetError
 from mgb.executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
-from mgb.executor.peak import memory_report
+from mgb.executor.remat.peak import memory_report
 from mgb.ir import Graph, Kind, Spec
 from mgb.jit import trace
-from mgb.ops.contract import matmul
 from mgb.ops.declare import OPS
-from mgb.tracing import graph_of
+from mgb.ops.images.contract import matmul
+from mgb.tensor import libraries
+from mgb.tensor.tracing import graph_of
 
 Config = SublinearMemoryConfig | DTRConfig
 SUBLINEAR = SublinearMemoryConfig(num_worker=1)
@@ -99,7 +100,7 @@ def mirrored(graph: Graph) -> Graph:
         values: list[Tensor] = []
 
         def rule(node: Any, *args: Any) -> Any:
-            from mgb.tracing import copy_node
+            from mgb.tensor.tracing import copy_node
 
             values.append(copy_node(node, *args))
             return values[-1]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb.executor import DTRConfig, SublinearMemoryConfig
-from mgb.executor.checkpoint import Blocks, checkpointed
-from mgb.executor.dynamic import TooSmallError, _Play, evicting
-from mgb.executor.early import early
-from mgb.executor.timeline import Timeline
+from mgb.executor.remat.checkpoint import Blocks, checkpointed
+from mgb.executor.remat.dynamic import TooSmallError, _Play, evicting
+from mgb.executor.remat.early import early
+from mgb.executor.remat.timeline import Timeline
 
 SETTINGS = settings(max_examples=60)
 

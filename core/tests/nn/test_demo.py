@@ -10,9 +10,9 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from mgb import demo
 from mgb.jit import trace
 from mgb.tensor import Tensor
+from mgb.tools import demo
 from rich.console import Console
 
 

@@ -11,7 +11,7 @@ import pytest
 from mgb import Tensor
 from mgb.errors import ConversionError, ShapeError
 from mgb.ir import Kind, Spec
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from scipy import special
 
 RNG = np.random.default_rng(5)

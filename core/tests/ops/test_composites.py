@@ -17,7 +17,7 @@ from mgb.ops import elementwise
 from mgb.ops.declare import FLOATING, OPS, arity, composite, op_of
 from mgb.passes.decompose import decompose
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 COMPOSITES = [op for op in OPS.values() if op.body is not None and op.kind is Kind.ELEMENTWISE]
 

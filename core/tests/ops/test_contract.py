@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb import libraries
 from mgb.errors import ShapeError
-from mgb.ops import contract
-from mgb.ops.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
 from mgb.ops.declare import op_of
-from mgb.tensor import Tensor
+from mgb.ops.images import contract
+from mgb.ops.images.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
+from mgb.tensor import Tensor, libraries
 
 RNG = np.random.default_rng(0)
 

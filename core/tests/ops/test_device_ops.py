@@ -8,10 +8,10 @@ from typing import Any
 import op_samples as samples
 import pytest
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.ir import CONST, Graph
 from mgb.ops.declare import OPS
 from mgb.tensor import Tensor
+from mgb.tensor.apply import apply
 
 standin = pytest.importorskip(
     "mgb_conformance.standin", reason="mgb-conformance is not installed: pip install ./conformance"

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import dtypes, tensor
 from mgb.ir import Graph, Spec
-from mgb.ops import division
+from mgb.ops.bodies import division
 from mgb.ops.declare import OPS
 from mgb.ops.primitives import cast
 from mgb.passes import decompose
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 #: The words that every loop backend prints; the bodies are spelt in them.
 WORDS = frozenset(name for name, op in OPS.items() if op.is_primitive) - {"cast"}

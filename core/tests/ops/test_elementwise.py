@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mgb import dtypes
-from mgb.apply import evaluate
 from mgb.errors import ConversionError
 from mgb.ir import Kind, Spec
 from mgb.ops import activations as act
-from mgb.ops import division, primitives
 from mgb.ops import elementwise as el
-from mgb.ops import hyperbolic as hyp
+from mgb.ops import primitives
+from mgb.ops.bodies import division
+from mgb.ops.bodies import hyperbolic as hyp
+from mgb.ops.bodies.rounding import round_to_odd
 from mgb.ops.declare import OPS, arity, op_of
-from mgb.ops.rounding import round_to_odd
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.apply import evaluate
+from mgb.tensor.tracing import graph_of
 from oracle import DTYPES, assert_same, check_gradient, gradients, in_words, sample, tensors, ulps
 from scipy import special
 

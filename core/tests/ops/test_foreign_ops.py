@@ -14,20 +14,21 @@ import pytest
 from fusing import TRAITS, f32
 from graphs import run
 from mgb import plugins
-from mgb.apply import apply
 from mgb.executor import compile_program
-from mgb.executor.operations import flops, operations
-from mgb.executor.timeline import timeline_of
+from mgb.executor.remat.timeline import timeline_of
 from mgb.executor.views import view_strides
 from mgb.fusion import Step, detect, recompute
 from mgb.ir import Graph, Kind, Op, Spec
-from mgb.ops import contract, declare
+from mgb.ops import declare
 from mgb.ops.declare import op_of
+from mgb.ops.images import contract
 from mgb.ops.primitives import cast, sub
 from mgb.ops.reduce import reduce_sum
 from mgb.passes import simplify
+from mgb.passes.cost import flops, operations
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 PACKAGE = """
 from mgb.ir import Kind, Op

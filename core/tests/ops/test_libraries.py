@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import mgb
 import numpy as np
 import pytest
-from mgb import libraries
 from mgb.errors import VariableError
 from mgb.ir import Spec
-from mgb.libraries import Layout, LibraryError, OpLibrary, Rule
+from mgb.tensor import libraries
+from mgb.tensor.libraries import Layout, LibraryError, OpLibrary, Rule
 
 
 class Fake(OpLibrary):

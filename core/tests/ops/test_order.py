@@ -9,11 +9,11 @@ from typing import Any
 import mgb
 import numpy as np
 import pytest
-from mgb.apply import apply
 from mgb.autodiff import GradManager
 from mgb.ir import Kind, Op
 from mgb.jit import SublinearMemoryConfig, auto, partial_trace, trace
 from mgb.tensor import Tensor
+from mgb.tensor.apply import apply
 
 LOG: list[float] = []
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb.errors import ShapeError
-from mgb.ops import pooling
+from mgb.ops.images import pooling
 from mgb.tensor import Tensor
 
 RNG = np.random.default_rng(0)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from mgb import random
 from mgb.errors import ShapeError
 from mgb.jit import trace
-from mgb.ops import random_blocks
 from mgb.ops.declare import op_of
-from mgb.ops.random_bits import philox, philox_normal, philox_pair, philox_uniform
-from mgb.ops.random_blocks import MULTIPLIERS, ROUNDS, WEYL
+from mgb.ops.random import blocks as random_blocks
+from mgb.ops.random.bits import philox, philox_normal, philox_pair, philox_uniform
+from mgb.ops.random.blocks import MULTIPLIERS, ROUNDS, WEYL
 from mgb.random import RNG
 from mgb.tensor import Tensor
 from scipy import stats

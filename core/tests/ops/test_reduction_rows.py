@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import codegen, dtypes
-from mgb.apply import apply, evaluate
 from mgb.ir import Kind, Op, Reduction, Spec
 from mgb.ops.declare import OPS, op_of
 from mgb.ops.primitives import bit_and
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply, evaluate
+from mgb.tensor.tracing import graph_of
 
 FOLDS = [op for op in OPS.values() if op.reduction is not None]
 

@@ -8,7 +8,7 @@ import pytest
 from mgb import dtypes
 from mgb.ops import activations as act
 from mgb.ops import elementwise as el
-from mgb.ops import hyperbolic as hyp
+from mgb.ops.bodies import hyperbolic as hyp
 from mgb.ops.declare import op_of
 from oracle import in_words, tensors
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mgb import Tensor
-from mgb.apply import evaluate
 from mgb.errors import ShapeError
 from mgb.ir import Op, Spec
 from mgb.ops.declare import op_of
 from mgb.ops.sort import argmax_, argmin_
 from mgb.passes import simplify
-from mgb.tracing import graph_of
+from mgb.tensor.apply import evaluate
+from mgb.tensor.tracing import graph_of
 
 ELEMENTS = st.sampled_from([-np.inf, -2.0, -0.0, 0.0, 1.0, 3.0, np.inf, np.nan])
 ARRAYS = hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4), elements=ELEMENTS)

@@ -6,12 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 from mgb.ir import Spec
-from mgb.ops import division
 from mgb.ops import elementwise as el
-from mgb.ops import hyperbolic as hyp
-from mgb.ops import transcendental as tr
+from mgb.ops.bodies import division
+from mgb.ops.bodies import hyperbolic as hyp
+from mgb.ops.bodies import transcendental as tr
 from mgb.ops.declare import op_of
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from oracle import DTYPES, assert_same, check_gradient, in_words, sample, tensors, ulps
 
 INF = float("inf")

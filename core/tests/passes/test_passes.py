@@ -11,7 +11,6 @@ from graphs import arrays_for, random_graphs, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.errors import GraphError
 from mgb.ir import CONST, Graph, Kind, Node, Spec, const_node, input_node
 from mgb.ops import elementwise, layout, primitives, reduce
@@ -20,7 +19,8 @@ from mgb.passes import decompose, lower, verify
 from mgb.passes.constants import fold_constants
 from mgb.passes.merge import merge
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 PRIMITIVES = frozenset(name for name, op in OPS.items() if op.is_primitive)
 

@@ -12,7 +12,7 @@ from graphs import run
 from mgb import dtypes
 from mgb.ir import Spec
 from mgb.passes import simplify
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 #: Of arrays and of Tensors alike: NumPy's functions take both.
 Body = Callable[..., Any]

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from mgb import dtypes
 from mgb.ir import Graph, Spec
 from mgb.ops import elementwise, layout, primitives, reduce
-from mgb.ops import transcendental as tr
+from mgb.ops.bodies import transcendental as tr
 from mgb.ops.sort import argmax_
 from mgb.passes import PASSES, simplify, verify
 from mgb.passes.casts import exact
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from work import calls_of
 
 INF, NAN = np.inf, np.nan

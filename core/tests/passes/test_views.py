@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, dtypes
 from mgb.executor import Options, compile_program
-from mgb.executor.peak import memory_report
-from mgb.executor.timeline import timeline_of
+from mgb.executor.remat.peak import memory_report
+from mgb.executor.remat.timeline import timeline_of
 from mgb.executor.views import view_strides
 from mgb.ir import Graph, Node, Spec
 from mgb.ops import layout
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 SHAPES = st.lists(st.integers(0, 4) | st.just(1), max_size=4).map(tuple)
 

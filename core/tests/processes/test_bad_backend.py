@@ -10,10 +10,11 @@ import warnings
 import numpy as np
 import pytest
 from made_up_plugins import distribution, fresh  # noqa: F401 - fixtures
-from mgb import cache, errors, plugins, tensor
-from mgb.backend import API_VERSION
+from mgb import errors, plugins, tensor
+from mgb.backends import API_VERSION
 from mgb.executor import kernels
 from mgb.jit import trace
+from mgb.runtime import cache
 
 NAMES = {
     "nvrct": (errors.UnknownBackendError, r"'nvrct'; did you mean 'nvrtc'\? Installed: .*eager.*"
@@ -34,7 +35,7 @@ BAD = {
     "newer": ({"version": API_VERSION + 1}, errors.BackendVersionError,
               rf"'newer' \(mgb-newer\).* version {API_VERSION + 1} .* version {API_VERSION}: "
               r"pip install --upgrade mgb$"),
-    "versionless": ({"source": "from mgb.backend import Traits\nTraits(frozenset())"},
+    "versionless": ({"source": "from mgb.backends import Traits\nTraits(frozenset())"},
                     errors.BackendImportError, r"'versionless' \(mgb-versionless\).*'api_version'"),
     "misspelt": ({"words": ["mull"]}, errors.BackendTraitsError,
                  r"'misspelt' \(mgb-misspelt\): Traits.vocabulary has 'mull'; did you mean 'mul'\?"),
@@ -203,9 +204,9 @@ def test_full_disk_warns_once(tmp_path, monkeypatch):
 
 
 def test_unreadable_cache_entry_is_recompiled(tmp_path, monkeypatch):
-    from mgb.eager_backend import EagerBackend
+    from mgb.backends.eager_backend import EagerBackend
     from mgb.ir import Spec
-    from mgb.tracing import graph_of
+    from mgb.tensor.tracing import graph_of
 
     class Forgetful(EagerBackend):
         name = "forgetful"

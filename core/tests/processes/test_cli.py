@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from mgb.cli import main
 from mgb.plugins import EXTRAS, installed
+from mgb.tools.cli import main
 
 SOFTMAX = Path(__file__).parent.parent.parent.parent / "examples" / "softmax.py"
 

@@ -10,8 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from mgb import scaffold
 from mgb.errors import CommandError
+from mgb.tools import scaffold
 
 EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples" / "backend_c"
 

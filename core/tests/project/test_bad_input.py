@@ -14,11 +14,11 @@ import mgb.module as M
 import numpy as np
 import pytest
 from mgb import Parameter, errors, tensor
-from mgb.apply import literal
 from mgb.autodiff import GradManager
 from mgb.errors import ConversionError, ShapeError
 from mgb.jit import trace
 from mgb.optimizer import LAMB, SGD, Adam, AdamW, MultiStepLR
+from mgb.tensor.apply import literal
 
 A, B = tensor(np.zeros((2, 3))), tensor(np.zeros((4, 5)))
 INTS, BYTES, FLOATS = tensor([1, 2]), tensor(np.array([1, 2], np.uint8)), tensor([1.0, 2.0])

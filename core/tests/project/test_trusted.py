@@ -15,7 +15,7 @@ from mgb import tensor
 from mgb.jit import trace
 from mgb.optimizer import SGD, Adam
 from mgb.plugins import installed
-from mgb.trusted import PYTHON, is_library, is_plugins, is_python, plugin_folders
+from mgb.runtime.trusted import PYTHON, is_library, is_plugins, is_python, plugin_folders
 
 SOURCE = """
 import mgb

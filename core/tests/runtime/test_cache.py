@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mgb import cache
 from mgb.errors import CacheWarning
+from mgb.runtime import cache
 
 KEY = hashlib.sha256(b"a kernel").hexdigest()
 BLOB = bytes(range(256)) * 40

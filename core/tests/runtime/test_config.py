@@ -8,9 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from mgb import cache, config, memory
-from mgb.backend import MOST_THREADS, num_threads
+from mgb import config, memory
+from mgb.backends import MOST_THREADS, num_threads
 from mgb.errors import VariableError
+from mgb.runtime import cache
 
 SWITCHES = (config.AUTO, config.CACHE, config.VERIFY)
 

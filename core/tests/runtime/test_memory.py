@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb import memory, ownership, tensor
+from mgb import memory, tensor
+from mgb.runtime import ownership
 
 FLOAT = np.dtype(np.float32)
 LARGE = (256, 1024)  # 1 MiB of float32

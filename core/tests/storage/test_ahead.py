@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from mgb import errors, jit
 from mgb.autodiff import GradManager
-from mgb.cli import main
 from mgb.ir import Spec
 from mgb.jit import trace
 from mgb.jit.argument_specs import spec_of
 from mgb.optimizer import SGD
+from mgb.tools.cli import main
 
 rng = np.random.default_rng(0)
 

@@ -16,10 +16,10 @@ import mgb
 import numpy as np
 import pytest
 from mgb import jit
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Traits
-from mgb.cli import main
+from mgb.backends import ALL_DTYPES, Backend, Kernel, Scope, Traits
 from mgb.errors import CompiledFileError, FileFormatError, GraphFileError, MgbError
 from mgb.jit import trace
+from mgb.tools.cli import main
 from mgb.utils.comp_graph_tools import GraphInference
 
 X = np.linspace(-2, 2, 8, dtype=np.float32)

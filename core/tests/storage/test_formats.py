@@ -13,8 +13,7 @@ import mgb
 import numpy as np
 import pluggy
 import pytest
-from mgb import formats, plugins
-from mgb.cli import main
+from mgb import plugins
 from mgb.errors import (
     DumpOptionError,
     DumpUnsupportedError,
@@ -24,7 +23,9 @@ from mgb.errors import (
     UnknownFormatError,
 )
 from mgb.jit import load, load_outputs, trace
-from mgb.model_file import DumpRequest, ModelSource
+from mgb.storage import formats
+from mgb.storage.model_file import DumpRequest, ModelSource
+from mgb.tools.cli import main
 from mgb.utils.comp_graph_tools import GraphInference
 
 #: A file is the word ``times``, or another, and a number.
@@ -32,7 +33,7 @@ PLUGIN = """
 from pathlib import Path
 from mgb import dtypes
 from mgb.errors import DumpUnsupportedError, ModelFileError
-from mgb.model_file import DumpInfo, Format, Model, ValueSpec
+from mgb.storage.model_file import DumpInfo, Format, Model, ValueSpec
 from mgb.plugins import hookimpl
 import $helper
 

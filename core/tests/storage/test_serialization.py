@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from mgb import dtypes
 from mgb.errors import DeviceError, FileFormatError, MapLocationError
 from mgb.module import Linear
-from mgb.serialization import load, save
+from mgb.storage.serialization import load, save
 from mgb.tensor import Parameter, Tensor
 
 

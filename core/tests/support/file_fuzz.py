@@ -26,11 +26,11 @@ import mgb.functional as F
 import mutations
 import numpy as np
 from mgb.errors import CompiledFileError, MgbError
-from mgb.graph_file import MAGIC
-from mgb.input_data import read_array
 from mgb.jit import LoadLimits, load, load_compiled, trace
 from mgb.plugins import import_backend
-from mgb.testcases import Cases
+from mgb.storage.graph_file import MAGIC
+from mgb.storage.input_data import read_array
+from mgb.storage.testcases import Cases
 
 #: What a mutated file may ask for.
 LIMITS = LoadLimits(nodes=3000, turns=100, depth=20, elements=1 << 18, bytes=1 << 26, operations=1 << 26)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import arrays_for, run
-from mgb import cache, dtypes, plugins
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Strided, Traits
+from mgb import dtypes, plugins
+from mgb.backends import ALL_DTYPES, Backend, Kernel, Strided, Traits
 from mgb.executor import Options, compile_program, kernels
 from mgb.ir import Graph, Kind, Spec
 from mgb.ops import layout
 from mgb.ops.declare import OPS
+from mgb.runtime import cache
 from mgb.tensor import Tensor
 
 F32 = dtypes.float32

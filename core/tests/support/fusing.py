@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from graphs import arrays_for, run
 from mgb import dtypes
-from mgb.backend import ALL_DTYPES, Scope, Traits
+from mgb.backends import ALL_DTYPES, Scope, Traits
 from mgb.codegen.domain import domain, reduced_axes
 from mgb.fusion import FusionConfig, Step, detect
 from mgb.ir import Graph, Kind, Spec
 from mgb.ops import elementwise, layout, primitives, reduce
-from mgb.ops import transcendental as tr
+from mgb.ops.bodies import transcendental as tr
 from mgb.ops.declare import OPS
 from mgb.passes import lower, simplify, verify
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 VOCABULARY = frozenset(n for n, op in OPS.items() if op.is_primitive) | {"exp", "log", "sin", "pow", "erf"}
 TRAITS = Traits(VOCABULARY, frozenset({Kind.ELEMENTWISE, Kind.REDUCE}), ALL_DTYPES, api_version=1)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from mgb import dtypes
-from mgb.apply import evaluate
 from mgb.ir import Graph, Node, Spec
 from mgb.ops import layout, primitives, reduce
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.apply import evaluate
+from mgb.tensor.tracing import graph_of
 
 UNARY = (primitives.neg, primitives.floor)
 BINARY = (

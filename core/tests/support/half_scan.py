@@ -8,11 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from mgb import tensor
-from mgb.apply import apply
 from mgb.errors import ConversionError
 from mgb.ir import Kind, Op
 from mgb.jit import trace
 from mgb.ops.declare import OPS, arity
+from mgb.tensor.apply import apply
 
 Array = np.ndarray[Any, Any]
 

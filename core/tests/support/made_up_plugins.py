@@ -6,10 +6,10 @@ import sys
 
 import pytest
 from mgb import plugins
-from mgb.backend import API_VERSION
+from mgb.backends import API_VERSION
 
 PLUGIN = """
-from mgb.backend import Backend, Kernel, Traits
+from mgb.backends import Backend, Kernel, Traits
 from mgb.plugins import hookimpl
 
 class Mine(Backend):

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.errors import MgbError
 from mgb.ir import Graph, Kind, Op, Spec
 from mgb.ops import declare_all
 from mgb.ops.declare import OPS, arity
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 Array = np.ndarray[Any, Any]
 

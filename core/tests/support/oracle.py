@@ -8,11 +8,11 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from mgb.apply import apply
 from mgb.autodiff import GradManager
 from mgb.ir import Node, Op
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 
 Array = np.ndarray
 DTYPES = (np.float32, np.float64)

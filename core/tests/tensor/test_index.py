@@ -16,7 +16,7 @@ from mgb.ir import Spec
 from mgb.ops.getitem import updated
 from mgb.ops.index import index_add, scatter_add
 from mgb.ops.layout import unslice
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 
 def numbers(*shape: int) -> np.ndarray[Any, Any]:

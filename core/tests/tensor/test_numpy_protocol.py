@@ -11,7 +11,7 @@ import pytest
 from mgb import Tensor
 from mgb.autodiff import GradManager
 from mgb.ir import Spec
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 X = np.random.default_rng(0).uniform(0.5, 2, (3, 4)).astype(np.float32)
 Y = np.random.default_rng(1).uniform(0.5, 2, (3, 4)).astype(np.float32)

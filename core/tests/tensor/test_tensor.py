@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mgb import Parameter, Tensor
-from mgb.apply import literal
 from mgb.errors import ConversionError, DeviceError, ShapeError
+from mgb.tensor.apply import literal
 
 FLOATS = st.floats(-100, 100, width=32)
 INTS = st.integers(-100, 100)

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pluggy
 import pytest
-from mgb import cache, cli, plugins
-from mgb.backend import API_VERSION
+from mgb import plugins
+from mgb.backends import API_VERSION
+from mgb.runtime import cache
+from mgb.tools import cli
 
 PLUGIN = """
-from mgb.backend import Backend, Kernel, Traits
+from mgb.backends import Backend, Kernel, Traits
 from mgb.plugins import hookimpl
 
 class Mine(Backend):

@@ -23,7 +23,7 @@ from mgb.executor.profile import PROFILED, CallProfile
 from mgb.executor.profile_bandwidth import copy_bandwidth
 from mgb.jit import exclude_from_trace, trace
 from mgb.profiling import history
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from profiling import body, floats, profiled, specs
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from mgb import Tensor, tensor
 from mgb.autodiff import GradManager
-from mgb.executor.operations import flops
 from mgb.executor.profile_bandwidth import copy_bandwidth
 from mgb.ir import Graph, Kind
-from mgb.ops.attention import attention
-from mgb.tracing import graph_of
+from mgb.ops.images.attention import attention
+from mgb.passes.cost import flops
+from mgb.tensor.tracing import graph_of
 from profiling import profiled, specs
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import mgb.functional as F
 import numpy as np
 from mgb import dtypes
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.ir import Spec
 from mgb.passes import lower
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from mgb_cpu_llvm.backend import CpuLlvm
 from mgb_native.launch import _cut
 

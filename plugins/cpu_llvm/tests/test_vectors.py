@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from mgb_cpu_llvm import CpuLlvm
 from mgb_cpu_llvm.builder import Kernel
 from mgb_native.frame import Frame

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mgb import cache
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
-from mgb.tracing import graph_of
+from mgb.runtime import cache
+from mgb.tensor.tracing import graph_of
 from mgb_cpu_numba import CpuNumba
 from mgb_cpu_numba.writer import Source
 from mgb_native.code import Code, load

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, SENTINEL, traced
-from mgb.backend import Kernel
-from mgb.ops import elementwise, hyperbolic, transcendental
+from mgb.backends import Kernel
+from mgb.ops import elementwise
+from mgb.ops.bodies import hyperbolic, transcendental
 
 TABLES = sorted((Path(np.__file__).parent / "_core" / "tests" / "data").glob("umath-validation-set-*.csv"))
 NAMES = {"arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, SENTINEL, call, run, traced
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_cpu_numba import CpuNumba
 from mgb_cpu_numba.hints import VECTORS
 from mgb_cpu_numba.pipeline import Library, codegen

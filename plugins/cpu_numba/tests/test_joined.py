@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, VIEWS, outputs_of, traced, view
 from mgb import Parameter, tensor
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.ir import Graph
 from mgb.jit import trace
 from mgb.ops import primitives as ops

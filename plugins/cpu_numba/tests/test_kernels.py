@@ -11,8 +11,8 @@ from cpu_numba_helpers import BACKEND, VIEWS, call, outputs_of, run, traced, vie
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb.ops import primitives as ops
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import extent, reduce_max, reduce_min, reduce_sum
-from mgb.ops.transcendental import exp
 
 RNG = np.random.default_rng(7)
 

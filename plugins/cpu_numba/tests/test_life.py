@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, call, traced
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 
 
 def softmax(x: Any) -> Any:
@@ -79,7 +79,7 @@ def test_second_process_loads_saved_code_without_numba(tmp_path: Path) -> None:
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from cpu_numba_helpers import BACKEND, call, traced
         from mgb.ops.reduce import reduce_max, reduce_sum
-        from mgb.ops.transcendental import exp
+        from mgb.ops.bodies.transcendental import exp
 
         def softmax(x):
             e = exp(x - reduce_max(x, axis=(1,)))

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, call, traced
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_native.native import native
 
 RNG = np.random.default_rng(11)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, SENTINEL, call, outputs_of, run, traced
 from mgb.ops import primitives as ops
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_cpu_numba import pipeline
 from mgb_native import plan
 from mgb_native.frame import Frame

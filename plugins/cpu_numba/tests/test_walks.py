@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, SENTINEL, VIEWS, call, run, traced, view
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.primitives import maximum
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_native import plan
 from mgb_native.frame import Frame
 

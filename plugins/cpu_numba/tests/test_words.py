@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cpu_numba_helpers import run
-from mgb.apply import apply
 from mgb.ops import primitives as ops
 from mgb.ops import reduce
+from mgb.ops.bodies.division import floor_div, mod
 from mgb.ops.declare import OPS
-from mgb.ops.division import floor_div, mod
 from mgb.tensor import Tensor
+from mgb.tensor.apply import apply
 from mgb_conformance.cases import pairs_of_any_bits
 
 INTEGERS = [f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)]

@@ -10,7 +10,7 @@ from itertools import compress
 from operator import itemgetter, ne, or_
 from typing import Any
 
-from mgb import forking
+from mgb.runtime import forking
 
 from .device import Device, LaunchGraph
 from .launch import Plan, Unit
@@ -43,7 +43,7 @@ class Links:
     places : sequence of int
         Where in scratch memory the partial results lie; at the end its size.
     launch_graph : bool or None
-        See `mgb.backend.Backend.chain`.
+        See `mgb.backends.Backend.chain`.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Chain:
     varying : sequence of int
         The arrays whose strides differ from call to call; the others are row-major. Shapes never differ.
     launch_graph : bool or None
-        See `mgb.backend.Backend.chain`.
+        See `mgb.backends.Backend.chain`.
     """
 
     def __init__(

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from mgb import codegen
 from mgb.codegen import Online, Operand, Schedule, hazards, online, schedule
-from mgb.forking import cached_property
 from mgb.ir import Graph, Node
+from mgb.runtime.forking import cached_property
 
 #: More ops than any value takes: nothing is kept from pass to pass.
 NEVER = 1 << 30

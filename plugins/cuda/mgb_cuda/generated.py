@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
+from mgb.backends import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
 from mgb.codegen import row_major
 from mgb.ir import Graph, Kind
 

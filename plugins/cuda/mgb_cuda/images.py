@@ -7,7 +7,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
-from mgb import cache, forking
+from mgb.runtime import cache, forking
 
 from .device import Device
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from mgb.backend import Seen
+from mgb.backends import Seen
 
 from .arrays import PER_THREAD
 from .launch import Batch, Plan, Unit

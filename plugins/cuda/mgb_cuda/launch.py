@@ -11,7 +11,7 @@ from operator import attrgetter, or_
 from typing import Any
 
 import numpy as np
-from mgb import forking
+from mgb.runtime import forking
 
 from .device import Device, ResourceError, Start
 from .frame import Frame, Operand

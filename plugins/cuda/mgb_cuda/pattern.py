@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from mgb.forking import cached_property
+from mgb.runtime.forking import cached_property
 
 from .frame import Frame
 from .packing import Packing

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from operator import add
 from pathlib import Path
 
-from mgb.forking import cached_property
+from mgb.runtime.forking import cached_property
 
 INSTALL = "python -m pip install nvidia-cuda-nvdisasm (or triton, which has it)"
 

@@ -28,7 +28,7 @@ sys.argv[:] = sys.argv[2:]
 {run}
 """
 SAMPLE = "runpy.run_path(sys.argv[0], run_name='__main__')"
-DEMO = "from mgb.cli import main\nsys.exit(main(sys.argv))"
+DEMO = "from mgb.tools.cli import main\nsys.exit(main(sys.argv))"
 
 #: A GPU that is none: the text of NVRTC is run by the host, on arrays of the stand-in for CuPy.
 STANDIN = f"""
@@ -111,7 +111,7 @@ class TestSamples:
         assert used == [name]
 
     def test_explain_names_the_backend(self, name: str, before: str) -> None:
-        run = "from mgb.cli import main\nsys.exit(main(sys.argv))"
+        run = "from mgb.tools.cli import main\nsys.exit(main(sys.argv))"
         text = output(name, before, run, "explain", f"{EXAMPLES / 'softmax.py'}:softmax")
         assert name in text
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from mgb.codegen import collapse
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_cuda.frame import Frame
 from mgb_cuda.generated import traits
 from mgb_cuda.steps import Steps, steps

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 
-from mgb import cache, forking
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.codegen import structure_key
 from mgb.ir import Graph
+from mgb.runtime import cache, forking
 from mgb_native import LaunchedBackend, loop_traits
 from mgb_native.backend import texts
 from mgb_native.objects import ObjectError

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from mgb import codegen
 from mgb.codegen import schedule
-from mgb.forking import cached_property
 from mgb.ir import Graph, Node
+from mgb.runtime.forking import cached_property
 
 Names = tuple[str, ...]
 

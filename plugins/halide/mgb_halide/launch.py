@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from mgb import forking
-from mgb.backend import num_threads
+from mgb.backends import num_threads
 from mgb.codegen import aligned, broadcast_strides, collapse, row_major
+from mgb.runtime import forking
 from mgb_native.launch import PLANS, Launcher, Part
 
 from .frame import Frame, Operand

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mgb import forking
-from mgb.backend import num_threads
+from mgb.backends import num_threads
+from mgb.runtime import forking
 from mgb_native.native import emit, native
 from mgb_native.objects import Loaded, ObjectError
 

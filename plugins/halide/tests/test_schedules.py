@@ -15,8 +15,8 @@ pytest.importorskip("halide", reason="Halide is not installed: pip install halid
 pytest.importorskip("mgb_halide", reason="the plugin is not installed: pip install ./plugins/halide")
 
 from mgb.codegen import structure_key
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb.passes import lower
 from mgb_conformance.cases import of, samples
 from mgb_conformance.judge import judge, problem

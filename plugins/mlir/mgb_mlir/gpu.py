@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mgb.backend import Backend
+from mgb.backends import Backend
 from mgb.codegen import LOOK_UP
 from mgb.ir import Graph
 from mgb.plugins import hookimpl

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mgb import forking
+from mgb.runtime import forking
 from mgb_native.native import native
 
 #: From the level ``vector``, or ``loops``, to LLVM's dialect.

@@ -84,7 +84,7 @@ def compile(graph: Graph, architecture: str) -> Compiled:
     Parameters
     ----------
     graph : Graph
-        As `mgb.backend.Backend.compile` receives it, for the traits of the backend ``mlir``.
+        As `mgb.backends.Backend.compile` receives it, for the traits of the backend ``mlir``.
     architecture : str
         One of `ARCHITECTURES`, such as ``"sm_90"``.
 

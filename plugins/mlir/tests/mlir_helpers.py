@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from mgb_mlir import Mlir, levels, passes
 from mgb_mlir.backend import EFFORT
 from mgb_native.code import place

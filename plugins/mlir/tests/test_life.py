@@ -169,7 +169,7 @@ def test_second_process_needs_neither_mlir_nor_llvm(tmp_path: Path) -> None:
         import mgb.functional as F
         from mgb.ir import Spec
         from mgb.passes.lower import lower
-        from mgb.tracing import graph_of
+        from mgb.tensor.tracing import graph_of
         from mgb_mlir import Mlir
 
         backend, x, y = Mlir(), np.load("x.npy"), np.load("y.npy")

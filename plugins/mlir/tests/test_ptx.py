@@ -15,8 +15,8 @@ import pytest
 from mgb import dtypes
 from mgb.ir import Graph
 from mgb.ops import primitives, reduce
+from mgb.ops.bodies.division import floor_div, mod
 from mgb.ops.declare import OPS
-from mgb.ops.division import floor_div, mod
 from mgb_conformance.cases import CASTS, DTYPES, operands
 from mgb_conformance.cases import call as case_call
 

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install torch-mlir==20261001")
 pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
 
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.primitives import maximum
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_mlir import levels
 from mgb_native import plan
 from mlir_helpers import BACKEND, call, traced

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch_mlir", reason="MLIR is not installed: pip install torch-mlir==20261001")
 pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install ./plugins/mlir")
 
-from mgb.ops.division import floor_div, mod
+from mgb.ops.bodies.division import floor_div, mod
 from mgb_conformance.cases import pairs_of_any_bits
 from mlir_helpers import BACKEND, call, run_loops, traced
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits, Turn
+from mgb.backends import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits, Turn
 from mgb.codegen import OPS
 from mgb.ir import Graph, Kind
 

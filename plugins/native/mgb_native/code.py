@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mgb import forking
+from mgb.runtime import forking
 
 from .native import native
 from .objects import Loaded, ObjectError

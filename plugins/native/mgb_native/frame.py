@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 from mgb import codegen
 from mgb.codegen import EXTENT, operands, reached, schedule, tables, varying
-from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Kind, Node, Spec, input_node
+from mgb.runtime.forking import cached_property
 
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")

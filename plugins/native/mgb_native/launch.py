@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from mgb.backend import num_threads
+from mgb.backends import num_threads
 from mgb.codegen import hazards
-from mgb.forking import cached_property
+from mgb.runtime.forking import cached_property
 
 from .code import Code
 from .frame import Frame

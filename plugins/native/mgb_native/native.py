@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mgb import forking
+from mgb.runtime import forking
 
 from .objects import Loaded, ObjectError
 

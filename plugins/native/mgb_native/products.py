@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from mgb import forking
+from mgb.runtime import forking
 
 from .native import emit
 from .objects import Loaded

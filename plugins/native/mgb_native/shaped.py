@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.codegen import hazards, schedule
 from mgb.ir import Graph, Kind
 

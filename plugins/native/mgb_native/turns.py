@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mgb.backend import Turn
+from mgb.backends import Turn
 
 from .native import Action, native
 from .products import multiply, plan_of

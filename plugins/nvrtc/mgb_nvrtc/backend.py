@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import mgb_cuda.driver as driver
-from mgb.backend import Traits
+from mgb.backends import Traits
 from mgb_cuda import Device, Properties, ResourceError, generated
 from mgb_cuda.generated import Generated as AnyGenerated
 from mgb_cuda.generated import Kernels as AnyKernels

@@ -11,10 +11,10 @@ import mgb.functional as F
 import numpy as np
 import pytest
 from mgb import Tensor, dtypes
-from mgb.apply import apply
 from mgb.ir import CONST, Graph
 from mgb.jit import trace
 from mgb.ops.declare import OPS
+from mgb.tensor.apply import apply
 from mgb_nvrtc import Nvrtc
 
 sys.path.append(str(Path(__file__).parents[3] / "core" / "tests" / "support"))
@@ -198,7 +198,7 @@ class TestSharing:
 def test_demo_runs_and_names_the_backend(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mgb.cli import main
+    from mgb.tools.cli import main
 
     monkeypatch.setenv("MGB_JIT_BACKEND", "nvrtc,eager")
     before = mgb.get_default_device()

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import config
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.primitives import eq, where
 from mgb.ops.reduce import reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_conformance.cases import DTYPES, check, of, samples
 from mgb_conformance.drive import ConformanceError, Driver
 from mgb_conformance.judge import judge, problem

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from mgb import forking
 from mgb.ir import Spec
-from mgb.libraries import Layout, empty
+from mgb.runtime import forking
+from mgb.tensor.libraries import Layout, empty
 
 from .chain import Operand, Work
 from .layouts import Axes, Shape, inverse, memory_order, row_major, strides_in

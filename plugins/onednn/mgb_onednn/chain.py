@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mgb.libraries import LibraryError, empty
+from mgb.tensor.libraries import LibraryError, empty
 
 from .native import Arg, Argument, Native, describe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mgb.libraries import Layout
+from mgb.tensor.libraries import Layout
 
 Shape = tuple[int, ...]
 Axes = tuple[int, ...]

@@ -15,9 +15,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from mgb import forking
-from mgb.forking import cached_property
-from mgb.libraries import LibraryError
+from mgb.runtime import forking
+from mgb.runtime.forking import cached_property
+from mgb.tensor.libraries import LibraryError
 
 #: The wheel that brings the library, and the library's name there; it lies in no package.
 WHEEL, FILE = "onednn-cpu-gomp", "libdnnl.so.3"

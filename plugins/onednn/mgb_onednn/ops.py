@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from mgb import forking
-from mgb.backend import num_threads
+from mgb.backends import num_threads
 from mgb.ir import Spec
-from mgb.libraries import Layout, LibraryError, OpLibrary, empty
+from mgb.runtime import forking
+from mgb.tensor.libraries import Layout, LibraryError, OpLibrary, empty
 
 from .attention import OPS as ATTENTION
 from .attention import Attention

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from mgb.ir import Spec
-from mgb.libraries import empty
+from mgb.tensor.libraries import empty
 
 from .chain import Chain
 from .layouts import Shape, row_major

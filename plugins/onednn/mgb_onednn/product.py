@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mgb.libraries import Layout
+from mgb.tensor.libraries import Layout
 
 from .chain import Chain
 from .layouts import Axes, Shape, memory_order, strides_in

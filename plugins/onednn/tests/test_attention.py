@@ -12,11 +12,12 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
-from mgb import Tensor, libraries
+from mgb import Tensor
 from mgb.autodiff import GradManager
 from mgb.jit import trace
-from mgb.ops import attention as core
 from mgb.ops.declare import op_of
+from mgb.ops.images import attention as core
+from mgb.tensor import libraries
 from mgb_onednn import library
 from mgb_onednn.native import SPINS
 

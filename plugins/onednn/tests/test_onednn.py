@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from mgb import Tensor, libraries
+from mgb import Tensor
 from mgb.ir import Spec
-from mgb.libraries import Layout
-from mgb.ops import contract, pooling
 from mgb.ops.declare import op_of
+from mgb.ops.images import contract, pooling
+from mgb.tensor import libraries
+from mgb.tensor.libraries import Layout
 from mgb_onednn import library
 
 PROBLEM = library.probe()

@@ -9,9 +9,9 @@ from typing import Any
 
 from mgb import __version__
 from mgb.errors import DumpOptionError
-from mgb.files import replace_file
-from mgb.model_file import DumpInfo, DumpRequest, File
-from mgb.testcases import CASES
+from mgb.runtime.files import replace_file
+from mgb.storage.model_file import DumpInfo, DumpRequest, File
+from mgb.storage.testcases import CASES
 
 from .dynamic import merged
 from .export import model_of

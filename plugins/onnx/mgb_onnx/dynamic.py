@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from mgb.errors import DumpUnsupportedError
-from mgb.model_file import Names
+from mgb.storage.model_file import Names
 from onnx import helper, numpy_helper
 
 from .export_loops import nodes_within

@@ -18,11 +18,11 @@ import onnx
 from mgb.errors import DumpUnsupportedError
 from mgb.ir import CONST, Graph, Node, digest, exact_text
 from mgb.loops import LOOPS, RESULT
-from mgb.model_file import Names, Style, shown
 from mgb.ops.declare import OPS
 from mgb.passes.merge import merge
 from mgb.passes.widen import widen
-from mgb.tracing import graph_of
+from mgb.storage.model_file import Names, Style, shown
+from mgb.tensor.tracing import graph_of
 
 from .export_loops import write_loop
 from .export_words import WORDS

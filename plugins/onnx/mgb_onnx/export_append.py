@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from mgb.errors import DumpNameError, DumpOptionError, DumpWarning, FileCaseError, ModelFileError
-from mgb.testcases import CASES, Cases
+from mgb.storage.testcases import CASES, Cases
 
 from .export_loops import graphs_within, nodes_within
 from .ours import DOMAIN, DUMPED, OWN_OP, Dumped, dumped

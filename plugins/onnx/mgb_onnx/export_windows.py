@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import literal
-from mgb.ops.contract import Pair, conv2d, conv2d_grad_input, matmul, taps, window_counts
 from mgb.ops.creation import full, full_like
 from mgb.ops.elementwise import ne
+from mgb.ops.images.contract import Pair, conv2d, conv2d_grad_input, matmul, taps, window_counts
+from mgb.ops.images.pooling import averaging, window_pixels
 from mgb.ops.index import index_add, index_get, index_set
 from mgb.ops.layout import Window, broadcast_to, reshape, slice_, transpose, unslice
-from mgb.ops.pooling import averaging, window_pixels
 from mgb.ops.primitives import cast, eq, iota, logical_and, logical_not, logical_or, lt, maximum, where
 from mgb.ops.reduce import lowest
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 Axes = tuple[int, ...]
 

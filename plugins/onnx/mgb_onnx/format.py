@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import onnx
-from mgb.limits import LoadLimits, Meter, metered
-from mgb.model_file import DumpInfo, DumpRequest, File, Format, Model, ModelSource, ValueSpec
+from mgb.storage.limits import LoadLimits, Meter, metered
+from mgb.storage.model_file import DumpInfo, DumpRequest, File, Format, Model, ModelSource, ValueSpec
 
 from .dump import write
 from .read import read_model

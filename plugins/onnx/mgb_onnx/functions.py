@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.ir import Kind, Node, Op, Spec
+from mgb.ops.bodies.division import fmod
+from mgb.ops.bodies.hyperbolic import atan
+from mgb.ops.bodies.transcendental import exp, log, pow
 from mgb.ops.creation import full_like
 from mgb.ops.declare import SAME
-from mgb.ops.division import fmod
 from mgb.ops.elementwise import abs, bit_not, copysign, ne, signbit
-from mgb.ops.hyperbolic import atan
 from mgb.ops.primitives import (
     bit_and,
     bit_xor,
@@ -36,8 +36,8 @@ from mgb.ops.primitives import (
 )
 from mgb.ops.reduce import reduce_max, reduce_min
 from mgb.ops.sort import argsort_, argtopk
-from mgb.ops.transcendental import exp, log, pow
 from mgb.tensor import Tensor
+from mgb.tensor.apply import apply
 
 from .export_windows import SPELLINGS as WINDOWS
 

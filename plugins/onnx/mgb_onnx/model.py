@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import Any
 
 import numpy as np
-from mgb import model_file
-from mgb.apply import apply
 from mgb.errors import (
     LoadLimitError,
     ModelFileError,
@@ -23,10 +21,12 @@ from mgb.errors import (
     SymbolicReadError,
     TraceError,
 )
-from mgb.limits import FoldingStopped, LoadLimits, Meter, folded, meter, metered
 from mgb.ops.declare import OPS
 from mgb.random import generator
+from mgb.storage import model_file
+from mgb.storage.limits import FoldingStopped, LoadLimits, Meter, folded, meter, metered
 from mgb.tensor import Parameter, Tensor
+from mgb.tensor.apply import apply
 
 from .expand import Expansions, Key
 from .operators import TABLE

@@ -16,8 +16,8 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from mgb import dtypes
 from mgb.errors import ModelFileError, ModelUnsupportedError, ModelVersionError
-from mgb.limits import meter
-from mgb.model_file import ModelSource, ValueSpec
+from mgb.storage.limits import meter
+from mgb.storage.model_file import ModelSource, ValueSpec
 from onnx import version_converter
 
 from .ours import DOMAIN as DOMAIN

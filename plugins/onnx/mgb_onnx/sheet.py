@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 from mgb.ir import exact_text
-from mgb.model_file import Names, Style
+from mgb.storage.model_file import Names, Style
 
 from .values import NUMBER_OF
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mgb.model_file import ValueSpec
+from mgb.storage.model_file import ValueSpec
 
 from .values import Host
 

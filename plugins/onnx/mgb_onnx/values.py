@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 from mgb import device as devices
 from mgb import dtypes
-from mgb.apply import constant
 from mgb.errors import ModelFileError, ModelUnsupportedError
-from mgb.limits import meter
 from mgb.memory import empty
 from mgb.ops.layout import reshape
+from mgb.storage.limits import meter
 from mgb.tensor import ACTIVE, Tensor, wrap
+from mgb.tensor.apply import constant
 
 #: An array that is known before the model runs on data: a weight, a shape, whatever depends on these only.
 Host = np.ndarray[Any, Any]

@@ -12,7 +12,6 @@ import mgb.functional as F
 import numpy as np
 import onnx
 import pytest
-from mgb.cli import main
 from mgb.errors import (
     DumpNameError,
     DumpOptionError,
@@ -22,7 +21,8 @@ from mgb.errors import (
     ModelVersionError,
 )
 from mgb.jit import load, trace
-from mgb.testcases import CASES, Cases
+from mgb.storage.testcases import CASES, Cases
+from mgb.tools.cli import main
 from onnx_runtime import run_model
 
 A, B = (np.random.default_rng(n).standard_normal((2, 3)).astype(np.float32) for n in (1, 2))

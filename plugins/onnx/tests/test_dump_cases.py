@@ -10,11 +10,11 @@ import mgb.functional as F
 import numpy as np
 import onnx
 import pytest
-from mgb.cli import main
 from mgb.errors import DumpOptionError, FileCaseError
 from mgb.jit import trace
+from mgb.storage.testcases import CASES, Cases
 from mgb.tensor import Tensor
-from mgb.testcases import CASES, Cases
+from mgb.tools.cli import main
 
 X = np.random.default_rng(5).standard_normal((4, 3)).astype(np.float32)
 Y = np.arange(4, dtype=np.int32)

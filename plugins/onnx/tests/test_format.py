@@ -14,9 +14,9 @@ import onnx_models as models
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb import formats
 from mgb.errors import UnknownFormatError
 from mgb.jit import load, trace
+from mgb.storage import formats
 from mgb_onnx import Onnx
 
 MODELS = [models.simple(), models.branches(), models.loop(), models.residual_network()]
@@ -73,7 +73,9 @@ def test_file_may_have_any_name(tmp_path: Path) -> None:
 
 def test_missing_onnx_package_error_names_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "f.onnx").write_bytes(models.simple())
-    program = "import sys; sys.modules['onnx'] = None; from mgb.cli import main; sys.exit(main(sys.argv[1:]))"
+    program = (
+        "import sys; sys.modules['onnx'] = None; from mgb.tools import cli; sys.exit(cli.main(sys.argv[1:]))"
+    )
     run = subprocess.run(
         [sys.executable, "-c", program, "run", "f.onnx"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ, "MGB_CACHE": "0"},

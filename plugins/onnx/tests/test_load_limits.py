@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interrupting import at_line
-from mgb import limits
-from mgb.cli import main
 from mgb.errors import InvalidLimitsError, LoadLimitError, MgbError
 from mgb.jit import LoadLimits, load, load_compiled, trace
+from mgb.storage import limits
 from mgb.tensor import ACTIVE, Session, run_in
+from mgb.tools.cli import main
 from onnx import helper as h
 from onnx_models import BOOL, FLOAT, INT64, info, loop, model, normal
 
@@ -359,7 +359,7 @@ def test_large_values_are_measured_before_computing(weight: bool, monkeypatch: p
 
 
 def test_large_constant_subgraph_is_correct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgb.limits.MOST_FOLDED", 4)
+    monkeypatch.setattr("mgb.storage.limits.MOST_FOLDED", 4)
     nodes = [
         h.make_node("Range", ["zero", "nine", "one"], ["r"]),
         h.make_node("Mul", ["r", "r"], ["q"]),

@@ -13,13 +13,13 @@ import pytest
 from graphs import arrays_for, random_graphs, run
 from hypothesis import given, settings
 from mgb import dtypes
-from mgb.apply import apply
 from mgb.errors import DumpUnsupportedError
 from mgb.ir import Graph, Kind, Op, Spec
-from mgb.model_file import Style
-from mgb.ops import attention  # noqa: F401 - declares its ops
 from mgb.ops.declare import OPS
-from mgb.tracing import graph_of
+from mgb.ops.images import attention  # noqa: F401 - declares its ops
+from mgb.storage.model_file import Style
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of
 from mgb_onnx.export import model_of
 from mgb_onnx.export_words import WORDS
 from mgb_onnx.functions import SPELLINGS

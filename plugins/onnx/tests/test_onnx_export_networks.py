@@ -11,9 +11,9 @@ import mgb.module as M
 import numpy as np
 import onnx
 import pytest
-from mgb.demo import DigitsNet
 from mgb.jit import load, trace
 from mgb.tensor import Tensor
+from mgb.tools.demo import DigitsNet
 from onnx_runtime import run_model
 
 RNG = np.random.default_rng(3)

@@ -11,9 +11,9 @@ from graphs import run
 from mgb import dtypes
 from mgb.errors import DumpUnsupportedError
 from mgb.jit import load
-from mgb.model_file import Style
-from mgb.ops import attention  # noqa: F401 - declares its ops
 from mgb.ops.declare import OPS
+from mgb.ops.images import attention  # noqa: F401 - declares its ops
+from mgb.storage.model_file import Style
 from mgb_onnx.export import model_of
 
 #: What gives or takes complex numbers, which ONNX's operators do not know.

@@ -12,10 +12,10 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb.cli import main
 from mgb.errors import FileCaseError
-from mgb.serialization import save
-from mgb.testcases import CASES, Cases
+from mgb.storage.serialization import save
+from mgb.storage.testcases import CASES, Cases
+from mgb.tools.cli import main
 from onnx.helper import (
     make_graph,
     make_model,

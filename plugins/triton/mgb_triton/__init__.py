@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgb.backend import Backend
+from mgb.backends import Backend
 from mgb.plugins import hookimpl
 
 from .backend import Triton

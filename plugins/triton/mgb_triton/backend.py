@@ -11,7 +11,7 @@ from typing import Any
 
 import mgb_cuda.driver as driver
 import numpy as np
-from mgb.backend import Kernel, Traits
+from mgb.backends import Kernel, Traits
 from mgb.ir import Graph, Kind
 from mgb_cuda import Device, Images, Properties, generated
 from mgb_cuda.chain import Wiring

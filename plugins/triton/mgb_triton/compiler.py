@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mgb import forking
+from mgb.runtime import forking
 from mgb_cuda.generated import private_folder
 
 _log = logging.getLogger("mgb.triton")

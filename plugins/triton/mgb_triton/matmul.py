@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from mgb import forking
 from mgb.codegen import IOTA, expression
 from mgb.ir import CONST, Graph, Node
+from mgb.runtime import forking
 from mgb_cuda import Device, Images, Packet, Packing, ResourceError
 from mgb_cuda.launch import PLANS
 

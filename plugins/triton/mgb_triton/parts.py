@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from mgb.codegen import CAST
-from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Kind, Node, input_node
+from mgb.runtime.forking import cached_property
 
 _HALVES = ("float16", "bfloat16")
 

@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from mgb import cache, forking
 from mgb.ir import Graph, Kind
+from mgb.runtime import cache, forking
 from mgb_cuda import Device, Images, LaunchError
 from mgb_cuda.frame import Frame
 from mgb_cuda.generated import expected

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
-from mgb import cache, forking
+from mgb.runtime import cache, forking
 from mgb_cuda import LaunchError
 from mgb_cuda.launch import Plan, Unit
 from mgb_cuda.pattern import Choice

@@ -10,12 +10,12 @@ import mgb.functional as F
 import numpy as np
 import pytest
 from mgb import config, dtypes
-from mgb.backend import Traits
+from mgb.backends import Traits
 from mgb.executor import kernels
 from mgb.ir import Graph, Spec
 from mgb.passes import lower
 from mgb.plugins import hookimpl, manager
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from mgb_cuda.testing.bench import unasked
 from mgb_triton import products
 from mgb_triton.backend import Claims, text_version

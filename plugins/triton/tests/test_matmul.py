@@ -10,10 +10,10 @@ import pytest
 from mgb.dtypes import as_dtype
 from mgb.ir import Graph, Spec
 from mgb.ops.activations import gelu, relu
-from mgb.ops.contract import matmul
+from mgb.ops.images.contract import matmul
 from mgb.ops.primitives import cast, maximum
 from mgb.passes.lower import lower
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from mgb_cuda import ResourceError
 from mgb_triton import compiler
 from mgb_triton.backend import traits

@@ -11,10 +11,10 @@ from mgb import config
 from mgb.dtypes import as_dtype
 from mgb.ir import Graph, Spec
 from mgb.ops.activations import gelu
-from mgb.ops.contract import matmul
+from mgb.ops.images.contract import matmul
 from mgb.ops.primitives import maximum
 from mgb.passes.lower import lower
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from mgb_conformance.judge import judge, problem
 from mgb_triton import Triton, products
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.primitives import lt, where
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_cuda.testing import mutations
 from mgb_cuda.testing.mutations import columns, rows, tiers
 from mgb_triton.testing.interpreter import missing

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb import cache, config
+from mgb import config
 from mgb.ops.reduce import reduce_sum
+from mgb.runtime import cache
 from mgb_cuda.testing.programs import check, softmax
 from mgb_triton import tuning
 from mgb_triton.testing.interpreter import Interpreter, missing

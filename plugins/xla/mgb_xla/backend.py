@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from mgb.backend import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
+from mgb.backends import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided, Traits
 from mgb.ir import Graph, Kind
 
 from .client import left_out, stranded

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from mgb import forking
+from mgb.runtime import forking
 
 #: The versions of JAX that the tests of this package ran with; others are used all the same.
 TESTED = ("0.10.2",)

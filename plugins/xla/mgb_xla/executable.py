@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from mgb.backend import Kernel
+from mgb.backends import Kernel
 from mgb.ir import Graph
 
 from . import mesh

@@ -7,7 +7,7 @@ from itertools import starmap
 from typing import Any
 
 import numpy as np
-from mgb.backend import Adopted, adopter
+from mgb.backends import Adopted, adopter
 from mgb.ir import Node
 
 from .client import calling, one
@@ -54,7 +54,7 @@ class Launcher:
             target[...] = value
 
     def results(self, *arrays: Any, spare: tuple[bool, ...] = ()) -> tuple[Any, ...]:
-        """As `mgb.backend.Kernel.results`.
+        """As `mgb.backends.Kernel.results`.
 
         Raises
         ------

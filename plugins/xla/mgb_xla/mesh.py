@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from mgb.backend import Kernel, MeshError, adopter
+from mgb.backends import Kernel, MeshError, adopter
 from mgb.ir import Graph, Node
 
 from .client import load_jax, settings
@@ -108,7 +108,7 @@ class MeshLauncher:
             target[...] = value
 
     def results(self, *arrays: Any, spare: tuple[bool, ...] = ()) -> tuple[Any, ...]:
-        """As `mgb.backend.Kernel.results`."""
+        """As `mgb.backends.Kernel.results`."""
         with settings():
             given = [_placed(a, s) for a, s in zip(arrays, self._shardings, strict=False)]
             found = self._compiled(*given, self._one)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jax import lax
 from mgb.codegen import IOTA
-from mgb.forking import cached_property
 from mgb.ir import CONST, Graph, Node
+from mgb.runtime.forking import cached_property
 
 from . import arithmetic, arrays, contract, convolution, exchanges, indices, pooling
 from .constants import hidden

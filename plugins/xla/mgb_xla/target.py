@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from mgb.backend import VariableError
+from mgb.backends import VariableError
 
 #: The variable that turns donation off.
 DONATE = "MGB_XLA_DONATE"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from mgb import demo
 from mgb.jit import trace
+from mgb.tools import demo
 
 
 def test_losses_match_eager_training() -> None:

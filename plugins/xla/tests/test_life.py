@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.backend import Adopted, adopt
+from mgb.backends import Adopted, adopt
 from mgb.dtypes import as_dtype
 from mgb.ir import Spec
-from mgb.ops.contract import matmul
+from mgb.ops.bodies.transcendental import exp
+from mgb.ops.images.contract import matmul
 from mgb.ops.index import index_get
 from mgb.ops.sort import argsort_
-from mgb.ops.transcendental import exp
 from mgb.passes import lower
 from mgb.plugins import load_backend
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 from mgb_xla.launch import DonationError
 from xla_helpers import new_process, program
 
@@ -221,7 +221,7 @@ def test_jax_compilation_cache_does_not_break_saving(tmp_path: Path) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
         from mgb.executor import kernels
-        from mgb.ops.contract import matmul
+        from mgb.ops.images.contract import matmul
         x = np.ones((4, 3), np.float32)
         y, = program(lambda x, w: matmul(x, w) + 1, x, x.T.copy()).run(x, x.T.copy())
         print(y[0, 0], kernels.stats().compiles)

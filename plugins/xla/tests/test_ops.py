@@ -14,10 +14,8 @@ import pytest
 from mgb import functional as F
 from mgb.autodiff import GradManager
 from mgb.ops import sort as order
-from mgb.ops.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
-from mgb.ops.index import gather_, index_add, index_get, index_set, scatter_, scatter_add_, slice_set
-from mgb.ops.layout import broadcast_to, concat, reshape, slice_, transpose, unslice
-from mgb.ops.pooling import (
+from mgb.ops.images.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
+from mgb.ops.images.pooling import (
     adaptive_avg_pool2d,
     adaptive_avg_pool2d_grad,
     avg_pool2d,
@@ -26,6 +24,8 @@ from mgb.ops.pooling import (
     max_pool2d_grad,
     max_pool2d_pick,
 )
+from mgb.ops.index import gather_, index_add, index_get, index_set, scatter_, scatter_add_, slice_set
+from mgb.ops.layout import broadcast_to, concat, reshape, slice_, transpose, unslice
 from xla_helpers import eagerly, program, whole
 
 
@@ -91,9 +91,7 @@ GROUPED: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", GROUPED)
 @pytest.mark.parametrize(("groups", "convolutions"), [(24, 0), (3, 3)], ids=["narrow", "wide"])
-def test_grouped_convolutions_are_lowered_to_plain_ones(
-    name: str, groups: int, convolutions: int
-) -> None:
+def test_grouped_convolutions_are_lowered_to_plain_ones(name: str, groups: int, convolutions: int) -> None:
     """It takes the time of all channels with all others for them."""
     x, w, g = (whole(s, np.float32) for s in ((2, 24, 6, 6), (24, 24 // groups, 3, 3), (2, 24, 6, 6)))
     (kernel,) = program(lambda *xs: GROUPED[name](*xs, groups=groups, **SQUARE), x, w, g).kernels

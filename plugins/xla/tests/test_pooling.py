@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mgb import dtypes
 from mgb import functional as F
 from mgb.autodiff import GradManager
-from mgb.ops.pooling import avg_pool2d, avg_pool2d_grad, max_pool2d, max_pool2d_grad, max_pool2d_pick
+from mgb.ops.images.pooling import avg_pool2d, avg_pool2d_grad, max_pool2d, max_pool2d_grad, max_pool2d_pick
 from xla_helpers import eagerly, program, whole
 
 Window = dict[str, tuple[int, int]]

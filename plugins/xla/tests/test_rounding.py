@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import functional as F
-from mgb.ops.division import floor_div, mod
+from mgb.ops.bodies.division import floor_div, mod
 from mgb.ops.primitives import fma, neg
 from mgb_conformance.cases import pairs_of_any_bits
 from xla_helpers import new_process, program
@@ -162,7 +162,7 @@ def test_mod_is_exact_without_fma_instructions(tmp_path: Path) -> None:
     """As on processors that have no instruction for both."""
     found = new_process(
         """
-        from mgb.ops.division import mod
+        from mgb.ops.bodies.division import mod
         from mgb_conformance.cases import pairs_of_any_bits
 
         least = np.finfo(np.float32).tiny

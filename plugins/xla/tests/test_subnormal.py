@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 from mgb import functional as F
-from mgb.apply import apply
 from mgb.ops.declare import OPS
+from mgb.tensor.apply import apply
 from xla_helpers import program
 
 #: Functions of XLA's own, in real numbers, and of 0 and infinity.

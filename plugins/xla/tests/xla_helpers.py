@@ -13,7 +13,7 @@ import numpy as np
 from mgb.executor import Options, Program, compile_program
 from mgb.ir import Spec
 from mgb.tensor import Tensor
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 
 def program(

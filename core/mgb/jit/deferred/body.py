@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...apply import constant
-from ...ir import Op
+from ...ir import Op, dtypes
 from ...tensor import ACTIVE, CONSTANT, Tensor, handling, replace_handlers, restore_handlers
+from ...tensor.apply import constant
 from .differences import explain_new_sequence
 from .link import Link
 from .plan import Compile

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...apply import caller
 from ...errors import TraceError, TraceMismatchError
 from ...ir import Op
 from ...tensor import CONSTANT, Session, Tensor
+from ...tensor.apply import caller
 from ..entry import END, READ, Entry, Literal
 from ..entry import Ref as Recorded
 from ..reasons import suggest_remedy, suggest_remedy_for_path

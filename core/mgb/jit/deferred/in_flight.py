@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...apply import evaluate
 from ...errors import AutoInterruptedError
 from ...tensor import Session, Tensor, run_in
+from ...tensor.apply import evaluate
 from ..entry import Literal
 from .link import Link
 from .operands import Varying

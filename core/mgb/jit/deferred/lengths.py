@@ -13,13 +13,13 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ... import forking
 from ...errors import MgbError
 from ...executor import Program
 from ...ir import Node, Spec, const_node, input_node
-from ...scalars import Size
-from ...sizes import Lengths, Sizes, plain
-from ...tracing import make_node
+from ...ir.scalars import Size
+from ...ir.sizes import Lengths, Sizes, plain
+from ...runtime import forking
+from ...tensor.tracing import make_node
 from ..entry import Literal, has_same_bits
 from .link import Link
 from .operands import Varying

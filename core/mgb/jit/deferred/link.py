@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...ir import Node, Op, Spec
-from ...sizes import plain
+from ...ir.sizes import plain
 from ...tensor import Tensor
 from ..entry import Literal
 from .operands import Ref, Varying, normalize_scalar

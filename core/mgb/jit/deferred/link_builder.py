@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...apply import caller
 from ...ir import Node, Op, Spec, const_node, input_node
 from ...tensor import Session, Tensor
-from ...tracing import make_node
+from ...tensor.apply import caller
+from ...tensor.tracing import make_node
 from ..entry import Literal, has_same_bits
 from .link import Link
 from .operands import Ref, Varying, is_number, normalize_scalar

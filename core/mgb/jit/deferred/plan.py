@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...apply import evaluate
 from ...executor import Program
 from ...ir import Graph, Node
+from ...tensor.apply import evaluate
 from ..entry import Literal
 from ..variant import extract_graph
 from .lengths import Form, Forms, GeneralSequence, Instance

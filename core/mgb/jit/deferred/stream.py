@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
-from ... import device as devices
-from ... import forking
-from ...apply import evaluate
 from ...errors import AutoInterruptedError
 from ...executor import Program
 from ...ir import Op
+from ...runtime import device as devices
+from ...runtime import forking
 from ...tensor import ACTIVE, Tensor, run_in, wrap
+from ...tensor.apply import evaluate
 from ..variant import Variant
 from .in_flight import REENTRANT_READ, InFlight
 from .lengths import Forms

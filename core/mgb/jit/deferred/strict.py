@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
-from ...apply import evaluate
 from ...ir import Op
 from ...tensor import Tensor, handling
+from ...tensor.apply import evaluate
 from ..entry import END, EXCLUDE, Literal
 from ..variant import Variant
 from .body import BodyStream

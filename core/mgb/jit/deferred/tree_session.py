@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import device as devices
-from ... import dtypes
-from ...apply import constant
-from ...apply import record as record_on_tapes
-from ...ir import Op
+from ...ir import Op, dtypes
+from ...runtime import device as devices
 from ...tensor import Session, Tensor, place
+from ...tensor.apply import constant
+from ...tensor.apply import record as record_on_tapes
 from ..entry import Literal, has_same_bits
 from .link import NOTHING, Link, signs_of
 from .operands import Ref, Varying, is_number, number_to_array, snapshot

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...ir import Body, Op
+from ...ir.scalars import plain
+from ...ir.sizes import count
 from ...ops import dynamic
-from ...scalars import plain
-from ...sizes import count
 from ..call import Recorded
 from ..entry import Literal, Ref, has_same_bits
 from ..guard import is_plain, same

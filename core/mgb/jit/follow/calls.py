@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...scalars import SCALARS
+from ...ir.scalars import SCALARS
 from ...tensor import Tensor
 from .. import numbers
 from ..array_proxy import ArrayProxy, each

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from ... import forking
+from ...runtime import forking
 from .transform import MARKS, Transformer
 
 _FUTURE = functools.reduce(

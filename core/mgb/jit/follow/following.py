@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...scalars import plain
+from ...ir.scalars import plain
 from ...tensor import ACTIVE
 from ..array_proxy import ArrayProxy, each
 from ..guard import Guard, is_plain
@@ -24,7 +24,7 @@ from .substitution import Substitution
 #: So many calls are followed: that takes about a second.
 _MOST_EVENTS = 100_000
 #: Who computes with symbolic numbers, lengths and proxies of arrays.
-_OURS = ("mgb.scalars", "mgb.sizes", "mgb.jit.")
+_OURS = ("mgb.ir.scalars", "mgb.ir.sizes", "mgb.jit.")
 
 
 class Following(Observer):

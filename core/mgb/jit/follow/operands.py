@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import Holder
-from ...scalars import SCALARS, Scalar
-from ...sizes import but_lengths, settled
+from ...ir.scalars import SCALARS, Scalar
+from ...ir.sizes import but_lengths, settled
+from ...runtime.trusted import PACKAGE, is_library, is_plugins, is_python
 from ...tensor import Tensor
-from ...trusted import PACKAGE, is_library, is_plugins, is_python
+from ...tensor.holding import Holder
 from .. import array_proxy as arrays
 from ..binding import Bindable
 from ..source import MISSING, lookup, namespace

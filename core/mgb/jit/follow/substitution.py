@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import Holder
 from ...ir import Spec
-from ...scalars import FOLLOWED, SCALARS, fixed
-from ...sizes import tuple_like
+from ...ir.scalars import FOLLOWED, SCALARS, fixed
+from ...ir.sizes import tuple_like
 from ...tensor import Tensor
+from ...tensor.holding import Holder
 from ..arguments import names_of
 from ..array_proxy import ArrayProxy
 from ..guard import Guard, Guards, is_plain, same

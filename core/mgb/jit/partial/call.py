@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ... import forking
-from ...apply import recording_tapes
 from ...autodiff.cut import without
 from ...autodiff.function import attach_call
-from ...autodiff.stretch import recording
 from ...autodiff.tape import Tape
 from ...errors import PartialTapeError, ShapeError
 from ...executor import Program
-from ...forking import cached_property
 from ...ir import Spec
 from ...ops.primitives import cast
+from ...runtime import forking
+from ...runtime.forking import cached_property
 from ...tensor import Tensor, wrap
+from ...tensor.apply import recording_tapes
 from ..call import CompiledCall
 from ..generated import MISS, make_reader
 from ..variant import Compile, Variant, extract_graph
 from .record import BackwardPass, PartialRecord, find_tape, pattern_of
+from .stretch import recording
 
 
 class PartialCall(CompiledCall):

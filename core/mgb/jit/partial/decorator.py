@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ...errors import TraceInputError
 from ...executor import Program
-from ...holding import Holder
+from ...tensor.holding import Holder
 from ..binding import P, Q, R
 from ..call import Recorded
 from ..config import PartialOptions

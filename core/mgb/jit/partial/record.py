@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...apply import apply, caller
 from ...autodiff.cut import values_to_keep
-from ...autodiff.stretch import Stretch, recording, the_only
 from ...autodiff.tape import Tape
 from ...errors import PartialReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
+from ...tensor.apply import apply, caller
 from ..capture import Body, note
 from ..entry import CUTS, END, OUTPUT_GRADIENT, Literal, Ref, cut_at, external_ref
 from ..record import Record
@@ -20,6 +19,7 @@ from ..recording import Recording
 from ..source import Source, try_read
 from ..tree import LEAF, Structure, flatten_once
 from ..variant import extract_graph
+from .stretch import Stretch, recording, the_only
 
 
 def make_read_error(what: str) -> TraceError:

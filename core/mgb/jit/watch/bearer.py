@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.trusted import is_installed
 from ...tensor import Tensor
-from ...trusted import is_installed
 from ..source import MISSING, Attribute, Call, Item, Object, ObjectRef, Result, Source, lookup, namespace
 from . import classes, known, pure
 from .protocols import Walk

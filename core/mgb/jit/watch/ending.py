@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import SETTINGS
 from ...tensor import Tensor
+from ...tensor.holding import SETTINGS
 from ..guard import is_plain
 from ..source import Argument, Attribute, Grad, Object, ObjectRef, Result, Source, Sources, is_in_argument
 from ..tree import flatten, own_names, parts_of

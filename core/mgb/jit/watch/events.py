@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from ... import forking
+from ...runtime import forking
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")

@@ -6,7 +6,7 @@ import functools
 from types import FunctionType
 from typing import Any
 
-from ...holding import attributes_of
+from ...tensor.holding import attributes_of
 from ..guard import is_plain
 from .known import top_of
 from .names import codes_in

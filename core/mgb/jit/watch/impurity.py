@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import FrameType
 
-from ...trusted import is_library
+from ...runtime.trusted import is_library
 from .known import is_trusted
 
 

@@ -8,7 +8,7 @@ import logging
 from types import FunctionType
 from typing import Any
 
-from ...holding import Holder
+from ...tensor.holding import Holder
 from ..source import Attribute, Call, Object, ObjectRef, Result, Source, is_in_argument, lookup
 from . import classes, known, pure
 from .epochs import Unchanged

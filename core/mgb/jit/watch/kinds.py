@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...sizes import elements
+from ...ir.sizes import elements
 from ...tensor import Tensor
 from ..guard import LARGEST_ARRAY, Contents, is_plain, to_ref
 from ..source import (

@@ -30,10 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import Holder
-from ...scalars import SCALARS
+from ...ir.scalars import SCALARS
+from ...runtime.trusted import NUMPY, PACKAGE, PYTHON, is_library, is_python
 from ...tensor import Tensor
-from ...trusted import NUMPY, PACKAGE, PYTHON, is_library, is_python
+from ...tensor.holding import Holder
 from ..source import MISSING, is_static, lookup, namespace
 
 

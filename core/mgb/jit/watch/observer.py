@@ -10,7 +10,7 @@ from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 from ...errors import ImpureBodyError
-from ...scalars import FOLLOWED
+from ...ir.scalars import FOLLOWED
 from ...tensor import Tensor
 from ..arguments import TEXTS, names_of, texts_within
 from ..guard import Guards, is_plain

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ir import Op
-from ...scalars import FOLLOWED, SCALARS
+from ...ir.scalars import FOLLOWED, SCALARS
 from ...tensor import Parameter, Tensor
 from . import pure
 

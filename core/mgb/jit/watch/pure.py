@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.trusted import is_plugins
 from ...tensor import Tensor
-from ...trusted import is_plugins
 from ..guard import is_plain
 from ..source import is_static
 from . import known

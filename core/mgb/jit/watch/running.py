@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImpureBodyError
-from ...holding import Holder
 from ...tensor import of_handler
+from ...tensor.holding import Holder
 from ..source import Attribute, Call, Object, ObjectRef
 from . import known, pure
 from .codes import FORMATS, READING, Codes, Kind
@@ -31,8 +31,10 @@ _WILD = frozenset({"copy", "dataclasses", "pprint", "inspect"})
 _SIGNATURE = inspect.signature.__code__
 #: Modules of mgb whose functions are given no holders.
 _WITHOUT_HOLDERS = (
-    "mgb.apply", "mgb.autodiff.tape", "mgb.dtypes", "mgb.ops.", "mgb.precision", "mgb.scalars", "mgb.sizes",
-    "mgb.tensor", "mgb.jit.provenance", "mgb.jit.recording", "mgb.jit.session",
+    "mgb.autodiff.tape", "mgb.ir.dtypes", "mgb.ir.scalars", "mgb.ir.sizes", "mgb.ops.",
+    "mgb.runtime.precision", "mgb.tensor.apply", "mgb.tensor.conversion", "mgb.tensor.float_errors",
+    "mgb.tensor.rounding", "mgb.tensor.session", "mgb.tensor.tensor",
+    "mgb.jit.provenance", "mgb.jit.recording", "mgb.jit.session",
 )  # fmt: skip
 
 
@@ -273,7 +275,7 @@ def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
 def _caller(frame: FrameType) -> FrameType | None:
     """Who calls a function, past what explains its failures."""
     back = frame.f_back
-    while back is not None and back.f_globals.get("__name__") == "mgb.arguments":
+    while back is not None and back.f_globals.get("__name__") == "mgb.tensor.arguments":
         back = back.f_back
     return back
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...sizes import elements, native, pairs
+from ...ir.sizes import elements, native, pairs
 from ..guard import Contents, Guard, to_ref
 from ..source import Attribute, Cell, Global, Item, Result, Source, lookup, resolve, try_read
 from ..tree import fields_of, parts_of, put

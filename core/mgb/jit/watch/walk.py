@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...holding import Holder
-from ...scalars import SCALARS
+from ...ir.scalars import SCALARS
 from ...tensor import Tensor
+from ...tensor.holding import Holder
 from ..array_proxy import ArrayProxy
 from ..guard import Guard, Guards, is_plain
 from ..source import (

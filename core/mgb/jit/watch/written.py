@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...scalars import FOLLOWED
+from ...ir.scalars import FOLLOWED
 from ...tensor import Tensor, of_handler
 from ..guard import Guard, is_plain, same
 from ..numbers import Computed

@@ -5,7 +5,7 @@ NumPy and SciPy, or CuPy on GPUs. Results are floats: 16-bit ones are computed i
 float32.
 """
 
-from ...arguments import explain as _explain
+from ...tensor.arguments import explain as _explain
 from .decompositions import (
     EighResult,
     EigResult,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from ...apply import tensors
 from ...functional.complex_numbers import real
-from ...ops import decompositions as ops
 from ...ops.layout import reshape
-from ...ops.linear_systems import adjoint, cholesky_, swapped
+from ...ops.linalg import decompositions as ops
+from ...ops.linalg.linear_systems import adjoint, cholesky_, swapped
 from ...tensor import Tensor
+from ...tensor.apply import tensors
 
 
 class QRResult(NamedTuple):

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...apply import tensors
 from ...errors import ShapeError
 from ...functional import math
+from ...ir import dtypes
 from ...ops import elementwise as e
 from ...ops.declare import normalize_axis
 from ...ops.layout import reshape, transpose
 from ...ops.primitives import cast, eq, lt, where
 from ...tensor import Tensor
+from ...tensor.apply import tensors
 from .decompositions import svdvals
 from .solving import inv, rank_of
 

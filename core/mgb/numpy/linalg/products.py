@@ -6,17 +6,17 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from ...apply import tensors
 from ...errors import ShapeError
 from ...functional import math
 from ...functional.complex_numbers import conj
 from ...ops.creation import eye
 from ...ops.declare import normalize_axis
 from ...ops.layout import broadcast_to, concat, cut_along, reshape
-from ...ops.linear_systems import check_square
+from ...ops.linalg.linear_systems import check_square
 from ...ops.methods import matrix_transpose as matrix_transpose
 from ...ops.operators import product
 from ...tensor import Tensor
+from ...tensor.apply import tensors
 from .. import compositions as c
 from .solving import inv
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 from ml_dtypes import finfo
 
-from ... import dtypes
-from ...apply import tensors
 from ...errors import ShapeError
 from ...functional import math, tensor
 from ...functional.complex_numbers import is_complex
-from ...ops import linear_systems as ops
+from ...ir import dtypes
 from ...ops.declare import normalize_axis
 from ...ops.layout import cut_along, reshape, transpose
+from ...ops.linalg import linear_systems as ops
 from ...ops.primitives import cast, lt, where
 from ...tensor import Tensor
+from ...tensor.apply import tensors
 from .decompositions import svd, svdvals
 
 

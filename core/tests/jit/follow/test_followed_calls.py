@@ -13,13 +13,13 @@ import mgb.module as M
 import numpy as np
 import pytest
 from mgb import Tensor, tensor
+from mgb.ir.scalars import SCALARS, Scalar, Size, Whole, plain
+from mgb.ir.sizes import Sizes, settled
 from mgb.jit.follow.calls import Calls
 from mgb.jit.guard import Guards
 from mgb.jit.numbers import Numbers
 from mgb.jit.source import Argument
 from mgb.jit.symbolic_array import SymbolicArray
-from mgb.scalars import SCALARS, Scalar, Size, Whole, plain
-from mgb.sizes import Sizes, settled
 
 SMALL, LARGE = 7, 2.5
 

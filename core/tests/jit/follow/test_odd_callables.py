@@ -12,11 +12,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from unittest import mock
 
 import pytest
+from mgb.ir.sizes import plain, settled
 from mgb.jit.follow.calls import Calls
 from mgb.jit.guard import Guards
 from mgb.jit.numbers import Numbers
 from mgb.jit.source import Argument
-from mgb.sizes import plain, settled
 
 
 class Unhashable:

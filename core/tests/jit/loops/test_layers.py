@@ -15,7 +15,7 @@ from mgb.errors import UnrolledLoopWarning
 from mgb.ir import Spec
 from mgb.jit import fori_loop, scan, trace
 from mgb.loops import SCAN, run_graph, unrolled
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 R = np.random.default_rng(2)
 X = R.normal(size=(20, 3, 4)).astype(np.float32)

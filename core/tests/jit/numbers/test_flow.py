@@ -13,9 +13,9 @@ import pytest
 from mgb import Parameter, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import TraceMismatchError
+from mgb.ir.scalars import Scalar
 from mgb.jit import partial_trace, trace
 from mgb.jit.capture import replace_symbolic
-from mgb.scalars import Scalar
 from states import bodies
 
 X = np.array([[1.0, -2.0, 3.0], [0.5, 0.25, -4.0], [2.0, 1.0, 0.0]], np.float32)

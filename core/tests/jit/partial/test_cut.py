@@ -9,7 +9,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import Tensor, tensor
-from mgb.apply import apply
 from mgb.autodiff.cut import MOST, Network, values_to_keep, without
 from mgb.functional import matmul
 from mgb.ir import INPUT, Graph, Kind, Node, Spec, input_node
@@ -17,7 +16,8 @@ from mgb.jit.entry import OUTPUT_GRADIENT
 from mgb.ops.creation import zeros_like
 from mgb.ops.layout import concat
 from mgb.ops.primitives import add, mul, neg
-from mgb.tracing import graph_of, rebuild
+from mgb.tensor.apply import apply
+from mgb.tensor.tracing import graph_of, rebuild
 
 FLOAT = np.dtype(np.float32)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mgb import Parameter, errors, plugins, tensor
 from mgb.autodiff import GradManager
-from mgb.backend import Backend, Traits
+from mgb.backends import Backend, Traits
 from mgb.jit import partial_trace, trace, xla_trace
 from mgb.ops import declare
 from mgb.optimizer import SGD

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from interrupting import without_memory
 from mgb import Parameter, Tensor, jit, linalg, tensor
-from mgb.apply import apply
 from mgb.autodiff import GradManager
 from mgb.ir import Kind, Op
 from mgb.ops.declare import OPS
+from mgb.tensor.apply import apply
 from states import ZERO, State
 
 GOOD, BAD = np.eye(3, dtype=np.float32), -np.eye(3, dtype=np.float32)

@@ -16,10 +16,10 @@ import pytest
 from mgb import Parameter, Tensor, tensor
 from mgb.autodiff import GradManager
 from mgb.errors import UnknownInputError
-from mgb.holding import Holder, parts_within
 from mgb.jit import partial_trace, trace, xla_trace
 from mgb.module import Linear, Module
 from mgb.optimizer import SGD
+from mgb.tensor.holding import Holder, parts_within
 
 KINDS: dict[str, Callable[..., Any]] = {
     "trace": lambda f: trace(f, backend="eager"),

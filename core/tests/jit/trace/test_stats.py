@@ -10,7 +10,7 @@ import pytest
 from arrays import ones
 from folding import Fold, use
 from mgb import Tensor, tensor
-from mgb.backend import Specialize
+from mgb.backends import Specialize
 from mgb.errors import TraceMismatchError
 from mgb.jit import trace
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mgb.backend import Backend
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Backend
+from mgb.backends.eager_backend import EagerBackend
 from mgb.plugins import manager
 
 from .bench import provider

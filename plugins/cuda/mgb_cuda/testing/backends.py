@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from mgb import config
-from mgb.backend import ALL_DTYPES, Kernel
+from mgb.backends import ALL_DTYPES, Kernel
 
 from .. import driver
 from .bench import call

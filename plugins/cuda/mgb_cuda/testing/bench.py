@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mgb.backend import Backend, Traits
-from mgb.eager_backend import EagerBackend
+from mgb.backends import Backend, Traits
+from mgb.backends.eager_backend import EagerBackend
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
 from mgb.plugins import hookimpl
-from mgb.tracing import graph_of
+from mgb.tensor.tracing import graph_of
 
 from ..device import Device
 from ..generated import Generated

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from mgb.apply import apply
 from mgb.ir import Graph
 from mgb.ir import Kind as OpKind
 from mgb.ops.declare import OPS
 from mgb.ops.reduce import reduce_sum
+from mgb.tensor.apply import apply
 from mgb_conformance.cases import DTYPES, PARAMS, call, elementwise, operands, samples
 
 from ..device import Device, Properties

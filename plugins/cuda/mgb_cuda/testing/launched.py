@@ -30,7 +30,7 @@ IMPORTS = """
 import json, struct, sys
 import numpy as np
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp
+from mgb.ops.bodies.transcendental import exp
 from mgb_cuda import LaunchError
 from mgb_cuda.steps import steps
 from mgb_cuda.testing.stub import Notes, StubArrays

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from mgb.ops.bodies.transcendental import exp, log
 from mgb.ops.primitives import lt, sqrt, where
 from mgb.ops.reduce import extent, reduce_max, reduce_sum
-from mgb.ops.transcendental import exp, log
 
 Axes = tuple[int, ...]
 Array = np.ndarray[Any, Any]

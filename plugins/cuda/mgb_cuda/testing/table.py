@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mgb.ops.bodies.transcendental import exp, tanh
 from mgb.ops.elementwise import square
 from mgb.ops.primitives import cast, mul, sqrt
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.transcendental import exp, tanh
 
 from .programs import log_sum, normalise
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
-from mgb.ops.transcendental import exp
 from mgb_conformance.cases import of
 from mgb_conformance.judge import judge, problem
 

@@ -9,8 +9,8 @@ from typing import Any
 from mgb import dtypes
 from mgb.errors import EquationError, ModelFileError, ModelUnsupportedError, ShapeError
 from mgb.functional import einstein, matrices
-from mgb.ops import contract
-from mgb.ops.contract import window_count
+from mgb.ops.images import contract
+from mgb.ops.images.contract import window_count
 from mgb.ops.layout import concat, reshape, reverse, slice_, transpose, unslice
 from mgb.ops.primitives import add, cast
 from mgb.tensor import Tensor

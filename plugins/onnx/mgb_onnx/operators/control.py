@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from mgb.apply import literal
 from mgb.errors import ModelFileError, ModelUnsupportedError
 from mgb.functional import tensor as shapes
-from mgb.limits import meter
 from mgb.ops.declare import normalize_axis
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Value, host_of
 from .elementwise import number

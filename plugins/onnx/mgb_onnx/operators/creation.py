@@ -9,7 +9,6 @@ import numpy as np
 from mgb import dtypes
 from mgb.errors import ModelFileError, ModelUnsupportedError
 from mgb.functional.softmaxes import softmax
-from mgb.limits import meter
 from mgb.ops.creation import along, full
 from mgb.ops.elementwise import trunc
 from mgb.ops.layout import reshape
@@ -17,6 +16,7 @@ from mgb.ops.primitives import cast, eq, le, lt, minimum, where
 from mgb.ops.reduce import reduce_sum
 from mgb.ops.sort import cumsum_
 from mgb.random import generator
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
 
 from ..values import Host, Value, dtype_of

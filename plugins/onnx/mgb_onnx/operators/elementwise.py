@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from mgb import dtypes
 from mgb.errors import ModelFileError, ModelUnsupportedError
-from mgb.ops import activations, division, hyperbolic, integers, primitives, transcendental
+from mgb.ops import activations, primitives
 from mgb.ops import elementwise as words
+from mgb.ops.bodies import division, hyperbolic, integers, transcendental
 from mgb.ops.declare import arity, op_of
 from mgb.ops.primitives import bitcast, cast, where
 from mgb.tensor import Tensor

@@ -8,17 +8,17 @@ from itertools import pairwise
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import literal
 from mgb.errors import ModelUnsupportedError, ShapeError
 from mgb.functional import rearrange
-from mgb.limits import meter
-from mgb.ops.attention import below
 from mgb.ops.creation import full
 from mgb.ops.declare import normalize_axis
+from mgb.ops.images.attention import below
 from mgb.ops.index import gather_, index_get
 from mgb.ops.layout import Window, broadcast_to, concat, cut_along, reshape, slice_, transpose
 from mgb.ops.primitives import iota, lt, where
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Host, Value
 from .elementwise import ints, number

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from mgb.apply import literal
 from mgb.errors import ShapeError
 from mgb.functional import normalization
 from mgb.ops import elementwise as words
+from mgb.ops.bodies.transcendental import pow as power
 from mgb.ops.declare import normalize_axis
 from mgb.ops.layout import reshape
 from mgb.ops.methods import average
 from mgb.ops.primitives import cast, eq, sqrt, where
 from mgb.ops.reduce import reduce_sum
-from mgb.ops.transcendental import pow as power
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Value, dtype_of, is_known
 from .contractions import framed, with_bias

@@ -9,19 +9,19 @@ from functools import reduce
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import literal
 from mgb.errors import ShapeError
-from mgb.limits import meter
-from mgb.ops import pooling
+from mgb.ops.bodies.transcendental import pow as power
 from mgb.ops.creation import full
 from mgb.ops.elementwise import abs as magnitude
+from mgb.ops.images import pooling
 from mgb.ops.index import scatter_
 from mgb.ops.layout import broadcast_to, reshape, slice_
 from mgb.ops.methods import average
 from mgb.ops.primitives import add, eq, lt, maximum, where
 from mgb.ops.reduce import lowest, reduce_max, reduce_sum
-from mgb.ops.transcendental import pow as power
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Host
 from .contractions import Borders, borders, framed

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from mgb.errors import ModelFileError
 from mgb.functional import tensor as shapes
-from mgb.ops.contract import matmul
 from mgb.ops.creation import full
+from mgb.ops.images.contract import matmul
 from mgb.ops.layout import reshape
 from mgb.ops.primitives import lt, maximum, minimum, where
 from mgb.tensor import Tensor

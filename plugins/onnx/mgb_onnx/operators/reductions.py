@@ -8,6 +8,7 @@ import numpy as np
 from mgb import dtypes
 from mgb.functional import softmaxes
 from mgb.ops import elementwise as words
+from mgb.ops.bodies.transcendental import log
 from mgb.ops.creation import along
 from mgb.ops.declare import normalize_axis
 from mgb.ops.layout import concat, cut_along, reshape, reverse
@@ -15,7 +16,6 @@ from mgb.ops.methods import average
 from mgb.ops.primitives import cast, eq, mul, sqrt
 from mgb.ops.reduce import Axes, reduce_max, reduce_min, reduce_prod, reduce_sum
 from mgb.ops.sort import argmax_, argmin_, cumsum_
-from mgb.ops.transcendental import log
 from mgb.tensor import Tensor
 
 from ..values import Host

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import literal
 from mgb.errors import ModelFileError
-from mgb.limits import meter
-from mgb.ops.contract import matmul
 from mgb.ops.creation import full
+from mgb.ops.images.contract import matmul
 from mgb.ops.layout import reshape, transpose
 from mgb.ops.primitives import cast, where
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Host
 from .elementwise import ints, like

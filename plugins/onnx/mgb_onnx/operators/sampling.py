@@ -9,19 +9,19 @@ from functools import reduce
 
 import numpy as np
 from mgb import dtypes
-from mgb.apply import literal
 from mgb.errors import ModelFileError, ModelUnsupportedError, ShapeError
 from mgb.functional import tensor as shapes
-from mgb.limits import meter
 from mgb.ops import elementwise as words
-from mgb.ops.contract import matmul
 from mgb.ops.creation import along, full
+from mgb.ops.images.contract import matmul
 from mgb.ops.index import index_add, index_get
 from mgb.ops.layout import reshape, transpose
 from mgb.ops.methods import average
 from mgb.ops.primitives import add, cast, floor, le, logical_and, lt, maximum, minimum, mul, round, where
 from mgb.ops.reduce import reduce_max
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Host
 from .contractions import borders, framed, with_bias

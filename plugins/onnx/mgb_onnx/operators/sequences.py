@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mgb.apply import literal
 from mgb.errors import ModelFileError
-from mgb.limits import meter
 from mgb.ops.layout import concat
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Host, Value, host_of
 from .control import stacked

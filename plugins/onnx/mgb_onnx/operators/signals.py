@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from mgb.apply import literal
 from mgb.errors import ShapeError
 from mgb.functional import tensor as shapes
 from mgb.functional.rearrange import pad
-from mgb.limits import meter
-from mgb.ops.contract import matmul
+from mgb.ops.images.contract import matmul
 from mgb.ops.index import index_get
 from mgb.ops.layout import reshape
+from mgb.storage.limits import meter
 from mgb.tensor import Tensor
+from mgb.tensor.apply import literal
 
 from ..values import Host, dtype_of
 from .elementwise import number

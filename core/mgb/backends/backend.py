@@ -1,0 +1,263 @@
+"""What a codegen backend is; with `mgb.codegen`, `mgb.ir` and `mgb.plugins`, the public backend API."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import MeshError, VariableError
+from ..ir import Graph, Kind
+from ..ir.sizes import At
+from ..runtime import config
+from ..runtime.ownership import Adopted, Seen, adopt, adopter
+from .traits import ALL_DTYPES, API_VERSION, OLDEST_API_VERSION, Scope, Specialize, Strided, Traits
+
+__all__ = [
+    "ALL_DTYPES", "API_VERSION", "MOST_THREADS", "OLDEST_API_VERSION", "Adopted", "Backend", "Kernel", "Kind",
+    "MeshError", "Scope", "Seen", "Specialize", "Strided", "Traits", "Turn", "VariableError", "adopt",
+    "adopter", "num_threads",
+]  # fmt: skip
+
+#: More threads than this are never used, whatever is asked for.
+MOST_THREADS = 1024
+
+
+def num_threads() -> int:
+    """How many threads a kernel may use: ``MGB_NUM_THREADS``, or one for each core of this process.
+
+    Examples
+    --------
+    >>> import os
+    >>> 1 <= num_threads() <= max(os.cpu_count(), 1)
+    True
+    """
+    if config.NUM_THREADS.get():
+        return min(config.NUM_THREADS.whole(1), MOST_THREADS)
+    return config.processors()
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled Graph.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(*arrays, out) -> None``. `arrays` are the graph's inputs; `out` is a tuple of arrays, one for
+        each output, which it fills: row-major ones, but for `Traits.strided_outputs`. An output may be the
+        very memory of an input of the same shape and dtype; otherwise memory never overlaps. It may be called
+        from several threads at once.
+    source : str or callable
+        Readable text, for `explain` and tests, or what gives it: few kernels that are loaded are ever read.
+    state : object
+        Whatever the backend wants to keep with it, for `Backend.save`.
+    results : callable, optional
+        ``results(*arrays, spare) -> tuple of arrays``: the outputs in writable row-major arrays that share
+        memory with nothing else; for backends that cannot be told where to write. `adopt` makes an array of
+        memory that a library has allocated.
+    replaces : tuple of (int, int)
+        Outputs of `results`, each with the input whose memory it may take. `spare` says for each pair whether
+        it may in this call: nobody looks at that input any more. Then the result may be the very array that
+        was passed, with other values; should the call fail, the array must have its old ones.
+    hazards : frozenset of (int, int), optional
+        Inputs, each with an output of its shape and dtype, that `run` copies when both are the same memory;
+        the core has others written over. None: it does not say, and what a reduction reads stays.
+    atomic : bool
+        Whenever `run` raises, and wherever a signal interrupts it, each array of `out` is untouched or whole.
+        Only such a kernel is given memory of an input to write to: what it updates is never half updated.
+    at : callable, optional
+        ``at(lengths) -> run``, or `results`, for other lengths than those of the graph, under
+        `Specialize.SIZES`. ``lengths(value)`` is a number of the graph, or a tuple or dict that holds some,
+        with the lengths that are wanted.
+
+    Examples
+    --------
+    >>> def run(x, *, out):
+    ...     np.negative(x, out=out[0])
+    >>> kernel, y = Kernel(run, source="-x"), np.empty(2)
+    >>> kernel.run(np.array([1.0, 2.0]), out=(y,))
+    >>> y
+    array([-1., -2.])
+    """
+
+    run: Callable[..., None]
+    source: str | Callable[[], str] = ""
+    state: Any = field(default=None, repr=False)
+    results: Callable[..., tuple[Any, ...]] | None = None
+    replaces: tuple[tuple[int, int], ...] = ()
+    hazards: frozenset[tuple[int, int]] | None = None
+    atomic: bool = False
+    at: Callable[[At], Callable[..., Any]] | None = None
+
+    @property
+    def text(self) -> str:
+        """The readable text."""
+        return self.source if isinstance(self.source, str) else self.source()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Turn:
+    """What a loop does in each of its turns: a kernel, a copy, or a product.
+
+    Attributes
+    ----------
+    kernel : Kernel or None
+        Of this backend; None copies an array to another one of the same shape, or multiplies.
+    arrays : tuple of tuple of arrays
+        For each phase the inputs, then the outputs. Turn `t` is in phase ``t % len(arrays)``. Those of all
+        phases lie alike.
+    steps : tuple of int
+        By how many bytes each moves from turn to turn: in turn `t` it lies ``steps[j] * (t - t % phases)``
+        bytes further than that of its phase.
+    is_product : bool
+        The third array becomes the product of two matrices of its dtype, float32 or float64. Of the second
+        and the third one the columns lie side by side. Asked of backends with the trait `repeats_products`.
+    """
+
+    kernel: Kernel | None
+    arrays: tuple[tuple[Any, ...], ...]
+    steps: tuple[int, ...]
+    is_product: bool = False
+
+
+class Backend(ABC):
+    """Turns graphs into kernels. Say what you accept in `traits`; you are never given anything else.
+
+    A graph that reaches `compile` holds only ops of the vocabulary, ``const``, ``iota`` and ``cast``. Under
+    `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set
+    of axes of one domain, every shape broadcasts to that domain, and at least one node is not a leaf. With
+    `Kind.SCAN` there may be scans along the one axis that is folded. With
+    `Kind.GATHER` there may be ``look_up`` too: its first operand is an input, of any shape, and so is no
+    operand of others in their domain, unless its shape broadcasts.
+
+    With the trait `products`, a group may hold one ``matmul`` of two matrices instead of reductions. Then the
+    domain is the shape of its result. Element-wise nodes that lead to one operand of it, and to nothing
+    else, have shapes that broadcast to that operand; all others are element-wise over the domain. Outputs
+    have the domain's shape. The operands of a product of 16-bit floats are casts of such to float32, and its
+    result is cast to 16 bits, for that is what the user multiplied.
+
+    Examples
+    --------
+    >>> from mgb.plugins import load_backend
+    >>> eager = load_backend("eager")
+    >>> isinstance(eager, Backend), eager.name, eager.probe()
+    (True, 'eager', None)
+    """
+
+    name: str
+    traits: Traits
+
+    def probe(self) -> str | None:
+        """Why it cannot run here, with the command that mends it; None when it can. Imports no toolchain."""
+        return None
+
+    @abstractmethod
+    def compile(self, graph: Graph) -> Kernel:
+        """Compile `graph`.
+
+        Under `Specialize.NDIM` the kernel must serve every graph with the same `structure_key`: sizes and
+        strides come from the arrays at run time. Under `Specialize.SIZES` the shapes and parameters of the
+        graph may hold integers that are followed; `run` is for the values that they have.
+        """
+
+    def compile_over(self, graph: Graph, replaces: Sequence[tuple[int, int]]) -> Kernel:
+        """As `compile`, for a graph some of whose outputs replace an input: see `Kernel.replaces`.
+
+        Asked of backends with the trait `hands_over`, which may do without it.
+        """
+        return self.compile(graph)
+
+    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
+        """One kernel that does what `kernels` do, so that many small ones cost one call; None: call each.
+
+        The kernels are independent of each other, write disjoint memory, and may be the same object several
+        times. Some may write in place, as `Kernel.run` allows; none reads what another one writes.
+
+        Returns
+        -------
+        Kernel or None
+            ``run(*inputs of the first, *inputs of the second, ..., out=(*outputs of the first, ...))``.
+        """
+        return None
+
+    def chain(
+        self,
+        kernels: Sequence[Kernel],
+        wiring: Sequence[tuple[Sequence[int], Sequence[int]]],
+        varying: Sequence[int],
+        launch_graph: bool | None = None,
+    ) -> Callable[[Sequence[Any]], None] | None:
+        """One call for kernels that run one after the other on one device; there may be one alone.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+            Each may read what those before it write.
+        wiring : sequence of (sequence of int, sequence of int)
+            For each kernel the places of its inputs, and of its outputs, among the arrays of a call.
+        varying : sequence of int
+            Which of these arrays may have other strides in another call. All others are row-major, and every
+            one always has the same shape.
+        launch_graph : bool or None
+            Are they to be started as one graph of launches? None: where that pays. True is given to backends
+            with the trait `launch_graphs` alone.
+
+        Returns
+        -------
+        callable or None
+            ``chain(arrays)``, which may be called from several threads at once; None: call each kernel.
+        """
+        return None
+
+    def expectation(self, kernel: Kernel) -> str:
+        """What is expected of a kernel, in a line that says that it is a prediction; empty: nothing.
+
+        For `explain`, which can wait.
+        """
+        return ""
+
+    def repeat(self, turns: Sequence[Turn]) -> Callable[[int, int], None] | None:
+        """What a loop does, without Python between its turns.
+
+        Parameters
+        ----------
+        turns : sequence of Turn
+            Done one after the other in each turn; none writes what it reads.
+
+        Returns
+        -------
+        callable or None
+            ``run(first, last)`` does the turns from `first` on, before `last`, and may be interrupted by a
+            signal. None: call each kernel.
+        """
+        return None
+
+    def version(self) -> str:
+        """Of the backend and its toolchain: part of the key of the on-disk cache."""
+        return "0"
+
+    def save(self, kernel: Kernel) -> bytes | None:
+        """The compiled code as bytes for the on-disk cache; None: it cannot be kept. Errors are logged."""
+        return None
+
+    def target(self) -> str:
+        """What kernels that are saved now need where they are loaded, for `mismatch`."""
+        return self.version()
+
+    def mismatch(self, target: str) -> str | None:
+        """Why kernels saved for `target`, maybe on another machine, cannot run here; None when they can.
+
+        Imports no toolchain, and does without one: files are loaded where `probe` has an objection.
+        """
+        here = self.target()
+        return None if target == here else f"they were compiled for {target}, here is {here}"
+
+    def load(self, graph: Graph, blob: bytes) -> Kernel:
+        """The kernel that `save` made `blob` of, maybe elsewhere; an exception means: compile again."""
+        raise NotImplementedError
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,23 @@
+"""What every other room speaks: graphs of ops, their types, lengths that are symbolic."""
+
+from .graph import (
+    CONST,
+    INPUT,
+    Body,
+    Graph,
+    Kind,
+    Node,
+    Op,
+    Reduction,
+    Spec,
+    const_node,
+    digest,
+    exact_text,
+    input_node,
+    is_own,
+)
+
+__all__ = [
+    "CONST", "INPUT", "Body", "Graph", "Kind", "Node", "Op", "Reduction", "Spec", "const_node", "digest",
+    "exact_text", "input_node", "is_own",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Ops computed by other ops: exponentials, circles, special functions, rounding, integers."""

@@ -1,0 +1,277 @@
+"""Bodies of sin, cos and atan2, for backends without fast versions of their own.
+
+Polynomials are minimax fits by the Remez exchange (``docs/minimax.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...ir import dtypes
+from ...tensor import Tensor
+from ...tensor.apply import literal
+from ..primitives import (
+    bit_and,
+    bit_or,
+    bit_xor,
+    bitcast,
+    cast,
+    eq,
+    floor,
+    fma,
+    le,
+    logical_and,
+    logical_or,
+    lt,
+    maximum,
+    minimum,
+    mulhi,
+    neg,
+    round,
+    shl,
+    shr,
+    where,
+)
+from .floats import fast_two_sum, flip_sign, magnitude, polynomial, sign_bit, unlikely, widen_halves
+
+Quotient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+INF = float("inf")
+HALF_PI = 1.5707963267948966
+#: pi / 2 with 24 digits, and the rest.
+HALF_PI_HIGH, HALF_PI_LOW = 1.570796251296997, 7.549789954891882e-08
+#: pi / 2 with 32 digits, and the rest.
+HALF_PI_FIRST, HALF_PI_SECOND = 1.570796326734125614, 6.077100506506192e-11
+#: What rounds a double of up to 2**51 to a whole number, which its last digits then are.
+WHOLE = 1.5 * 2.0**52
+#: From here on a float32 is far from 0.
+FAR = 2.0**20
+#: pi / 4 with so few digits that a small multiple of it is exact, and the rest.
+QUARTER_PI_HIGH, QUARTER_PI_LOW = 0.7853981633974483, 3.061616997868383e-17
+
+# (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4, in r**2, for |r| <= pi / 4
+SIN = {
+    dtypes.float32: (
+        -0.16666666641525563, 0.008333329373975188, -0.00019839330955343773, 2.718274127796876e-06,
+    ),
+    dtypes.float64: (
+        -0.16666666666666632, 0.00833333333332237, -0.00019841269829771368, 2.755731367871716e-06,
+        -2.505075596836213e-08, 1.589666689147556e-10,
+    ),
+}  # fmt: skip
+COS = {
+    dtypes.float32: (0.041666646811881355, -0.0013887364718221178, 2.443811589798735e-05),
+    dtypes.float64: (
+        0.0416666666666666, -0.0013888888888874066, 2.4801587289443722e-05, -2.755731434072621e-07,
+        2.087572163261153e-09, -1.1359559787513337e-11,
+    ),
+}  # fmt: skip
+# (atan(t) / t - 1) / t**2 in t**2, for |t| <= 1/2
+ATAN = {
+    dtypes.float32: (
+        -0.33333334, 0.19999957, -0.14284213, 0.11085643, -0.08855697, 0.06455263, -0.02992278,
+    ),
+    dtypes.float64: (
+        -0.3333333333333333, 0.1999999999999954, -0.14285714285654977, 0.11111111107246827,
+        -0.09090908941306593, 0.0769230393287444, -0.06666601967239158, 0.0588156462330025,
+        -0.0525622419979674, 0.047174920527777935, -0.04140759135160553, 0.03303801612263676,
+        -0.0204418469550854, 0.006933591198846458,
+    ),
+}  # fmt: skip
+
+#: For each range of magnitudes: its end, a scale that makes whole numbers of at most 2**50 of it, and what
+#: that scale leaves of 2 / pi, modulo 4, in parts of 29, 29 and 53 digits.
+TWO_OVER_PI_BY_RANGE = (
+    (2.0**50, 1.0, 0.6366197690367699, 3.3308114738561656e-09, 2.276010073078396e-18),
+    (2.0**76, 2.0**-26, 1.72352696955204, 4.8093533183690695e-09, 5.1651711996897015e-18),
+    (2.0**102, 2.0**-52, 1.3227502331137657, 5.003241640433309e-09, 4.220776518111768e-18),
+    (INF, 2.0**-78, 1.8357618600130081, 3.0772192294303835e-09, 1.1744408199816128e-17),
+)
+#: The first 1216 binary digits of 2 / pi.
+TWO_OVER_PI = int(
+    "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424d"
+    "d2e006492eea09d1921cfe1deb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639"
+    "835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f46"
+    "3f669e5fea2d7527bac7ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6bab",
+    16,
+)
+#: The same in words of 64, after one word of zeros.
+TWO_OVER_PI_WORDS = tuple(TWO_OVER_PI >> 64 * (18 - i) & 0xFFFFFFFFFFFFFFFF for i in range(-1, 19))
+
+
+def _by_range(a: Tensor, column: int) -> Tensor:
+    """The entry of `TWO_OVER_PI_BY_RANGE` for the range of `a`; infinities and NaN stay what they are."""
+    chosen = a
+    for row in reversed(TWO_OVER_PI_BY_RANGE):
+        chosen = where(lt(a, row[0]), row[column], chosen)
+    return chosen
+
+
+def _reduce_single(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Quadrant, modulo 4 at least, and the rest of a non-negative float32 in double precision.
+
+    Up to `FAR` by Cody and Waite (1980): pi / 2 begins with a part of few digits, whose products are exact.
+    """
+    wide = cast(a, dtype=dtypes.float64)
+    turned = wide * (1 / HALF_PI) + WHOLE
+    n = turned - WHOLE
+    rest = (wide - n * HALF_PI_FIRST) - n * HALF_PI_SECOND
+    quadrant = cast(bitcast(turned, dtype=dtypes.int64), dtype=dtypes.int32)
+    far = le(FAR, a)
+    far_quadrant, far_rest = _reduce_far(wide)
+    return unlikely(far, far_quadrant, quadrant), unlikely(far, far_rest, rest)
+
+
+def _reduce_far(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Quadrant, and the rest of a non-negative float32, which is given in double precision.
+
+    Payne and Hanek (1983) in double precision: multiples of 4 in ``2 / pi * 2**k`` cannot be seen in the
+    result, so each range of magnitudes has its own 111 digits of it, in parts whose products with 24 digits
+    are exact.
+    """
+    x = a * _by_range(a, 1)
+    first, second = x * _by_range(a, 2), x * _by_range(a, 3)
+    n1, n2 = round(first), round(second)
+    fraction = (first - n1) + (second - n2)
+    n3 = round(fraction)
+    n = n1 + n2 + n3
+    fraction = (fraction - n3) + x * _by_range(a, 4)
+    return cast(n - 4 * floor(0.25 * n), dtype=dtypes.int32), fraction * HALF_PI
+
+
+def _pick_words(index: Tensor) -> list[Any]:
+    """Four words of 2 / pi from `index` on, by halving: no table is read from memory."""
+    words: list[Any] = list(TWO_OVER_PI_WORDS)
+    for step, count in ((16, 4), (8, 11), (4, 7), (2, 5), (1, 4)):
+        mask = 0 - bit_and(shr(index, step.bit_length() - 1), 1)
+        words[:count] = [_blend(mask, words[i + step], words[i]) for i in range(count)]
+    return words[:4]
+
+
+def _blend(mask: Tensor, a: Any, b: Any) -> Tensor:
+    """`a` where the bits of `mask` are set, else `b`."""
+    return bit_xor(bit_and(mask, a ^ b), b)
+
+
+def _window(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The significand of `a`, and the 192 digits of ``2 / pi * 2**exponent`` from weight 2 downwards."""
+    pattern = bitcast(a, dtype=dtypes.uint64)
+    significand = bit_or(bit_and(pattern, (1 << 52) - 1), 1 << 52)
+    place = shr(pattern, 52) - (1075 - 62)
+    index, count = shr(place, 6), bit_and(place, 63)
+    w = _pick_words(index)
+    top, middle, bottom = (bit_or(shl(w[i], count), shr(shr(w[i + 1], 1), 63 - count)) for i in range(3))
+    return significand, top, middle, bottom
+
+
+def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Quadrant, and the rest of a non-negative float64 as an unevaluated sum.
+
+    Payne and Hanek (1983) in integers: ``2 / pi * significand * 2**exponent`` modulo 4 with 126 digits after
+    the point. No double is so near to a multiple of pi / 2 that fewer than 64 of them are left.
+    """
+    m, top, middle, bottom = _window(a)
+    carried = mulhi(m, bottom)
+    low = m * middle + carried
+    high = m * top + mulhi(m, middle) + cast(lt(low, carried), dtype=dtypes.uint64)
+    quadrant = shr(high + (1 << 61), 62)
+    high = high - shl(quadrant, 62)
+    below = 0 - shr(high, 63)
+    low = bit_xor(low, below) - below
+    high = bit_xor(high, below) + bit_and(below, cast(eq(low, 0), dtype=dtypes.uint64))
+    first = cast(shr(high, 32), dtype=dtypes.float64) * 2.0**-30
+    second = cast(bit_and(high, 0xFFFFFFFF), dtype=dtypes.float64) * 2.0**-62
+    second = second + cast(low, dtype=dtypes.float64) * 2.0**-126
+    r, tail = fast_two_sum(first * HALF_PI_HIGH, first * HALF_PI_LOW + second * HALF_PI)
+    sign = bitcast(shl(below, 63), dtype=dtypes.int64)
+    small = lt(a, HALF_PI / 2)
+    return (
+        where(small, 0, bitcast(quadrant, dtype=dtypes.int64)),
+        where(small, a, flip_sign(r, sign)),
+        where(small, 0.0, flip_sign(tail, sign)),
+    )
+
+
+def _circular_single(a: Tensor, turn: int) -> Tensor:
+    """One polynomial, with the coefficients of sin or of cos: both are ``b + b * z * p(z)``."""
+    n, r = _reduce_single(a)
+    n = n + turn
+    even = eq(bit_and(n, 1), 0)
+    z, b = r * r, where(even, r, 1.0)
+    p = None
+    for s, c in reversed([*zip(SIN[dtypes.float32], (-0.5, *COS[dtypes.float32]), strict=True)]):
+        chosen = where(even, literal(s, dtypes.float64, a.device), c)
+        p = chosen if p is None else fma(p, z, chosen)
+    y = b + b * z * p
+    return flip_sign(cast(y, dtype=dtypes.float32), shl(bit_and(n, 2), 30))
+
+
+def _circular_double(a: Tensor, turn: int) -> Tensor:
+    n, r, tail = _reduce_double(a)
+    z = r * r
+    half = 0.5 * z
+    s = r + (r * z * polynomial(z, SIN[dtypes.float64]) + tail * (1 - half))
+    w = 1 - half
+    c = w + (((1 - w) - half) + (z * z * polynomial(z, COS[dtypes.float64]) - r * tail))
+    n = n + turn
+    return flip_sign(where(eq(bit_and(n, 1), 0), s, c), shl(bit_and(n, 2), 62))
+
+
+def _circular(x: Tensor, turn: int) -> Tensor:
+    """``sin(|x| + turn * pi / 2)``."""
+    a = magnitude(x)
+    y = (_circular_single if x.dtype == dtypes.float32 else _circular_double)(a, turn)
+    return where(lt(a, INF), y, x - x)
+
+
+@widen_halves
+def sin(x: Tensor) -> Tensor:
+    """``sin(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
+    return flip_sign(_circular(x, 0), sign_bit(x))
+
+
+@widen_halves
+def cos(x: Tensor) -> Tensor:
+    """``cos(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
+    return _circular(x, 1)
+
+
+def _quotient(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
+    """The tangent of an angle, folded into ``|t| <= 1/2``; from there on, ``q - 1`` is exact."""
+    q = where(eq(large, 0), 0.0, where(eq(small, INF), 1.0, small / large))
+    beyond = le(0.5, q)
+    return where(beyond, (q - 1) / (q + 1), q), beyond
+
+
+def _quotient_of_singles(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of doubles that hold float32, by one division: ``small - large`` is exact where it counts."""
+    beyond = logical_and(le(0.5 * large, small), lt(0, large))
+    t = where(beyond, small - large, small) / where(beyond, small + large, large)
+    return where(logical_or(eq(large, 0), eq(small, INF)), 0.0, t), beyond
+
+
+def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float], quotient: Quotient) -> Tensor:
+    """The angle of the point (`x`, `y`) in double precision."""
+    up, right = magnitude(y), magnitude(x)
+    t, beyond = quotient(minimum(up, right), maximum(up, right))
+    z = t * t
+    angle = fma(t * z, polynomial(z, coefficients), t)
+    eighths = cast(beyond, dtype=dtypes.float64)
+    steep, left = lt(right, up), lt(sign_bit(x), 0)
+    eighths, angle = where(steep, 2 - eighths, eighths), where(steep, neg(angle), angle)
+    eighths, angle = where(left, 4 - eighths, eighths), where(left, neg(angle), angle)
+    return flip_sign(eighths * QUARTER_PI_HIGH + (eighths * QUARTER_PI_LOW + angle), sign_bit(y))
+
+
+@widen_halves
+def atan2(y: Tensor, x: Tensor) -> Tensor:
+    """The angle of the point (x, y), in (-pi, pi], by the signs of zeros too (C99, annex F).
+
+    Within 1 ULP in float32, 2 ULP in float64.
+    """
+    coefficients = ATAN[x.dtype]
+    if x.dtype == dtypes.float64:
+        return _angle(y, x, coefficients, _quotient)
+    up, right = cast(y, dtype=dtypes.float64), cast(x, dtype=dtypes.float64)
+    return cast(_angle(up, right, coefficients, _quotient_of_singles), dtype=dtypes.float32)

@@ -1,0 +1,184 @@
+"""Floating-point numbers by their bits: what the bodies of the transcendental words are built from.
+
+A body is branch-free, so that it vectorises: every case is computed and `where` picks. Where an error term
+matters, it does not depend on whether a compiler fuses a multiplication with an addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ...ir import dtypes
+from ...tensor import Tensor
+from ..declare import SELECT, composite
+from ..primitives import bit_and, bit_xor, bitcast, cast, fma, lt, shl, shr, sub, where
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """An IEEE 754 binary format.
+
+    Attributes
+    ----------
+    integer : dtype
+        The signed integers of the same width.
+    digits : int
+        Stored bits of the significand.
+    bias : int
+        Of the exponent.
+    smallest : float
+        The smallest normal number.
+    """
+
+    integer: np.dtype[Any]
+    digits: int
+    bias: int
+    smallest: float
+
+    @property
+    def sign(self) -> int:
+        """The sign bit, as a signed integer."""
+        return int(np.iinfo(self.integer).min)
+
+    def bits(self, value: float) -> int:
+        """The bit pattern of a Python float in this format, as a signed integer."""
+        return int(np.array(value, f"float{self.integer.itemsize * 8}").view(self.integer))
+
+
+FORMATS = {
+    dtypes.float32: Format(dtypes.int32, 23, 127, 2.0**-126),
+    dtypes.float64: Format(dtypes.int64, 52, 1023, 2.0**-1022),
+}
+
+Body = Callable[..., Tensor]
+
+
+@composite(SELECT, cheap=True)
+def unlikely(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """`a` where `condition` holds, else `b`. What only `a` needs may be computed where one holds, if ever."""
+    return where(condition, a, b)
+
+
+def widen_halves(body: Body) -> Body:
+    """`body` knows float32 and float64; give it 16-bit floats as float32 and round its result once."""
+
+    @wraps(body)
+    def widened(*xs: Tensor, **params: Any) -> Tensor:
+        dtype = xs[0].dtype
+        if dtype not in dtypes.HALVES:
+            return body(*xs, **params)
+        wide = (cast(x, dtype=dtypes.float32) if x.dtype == dtype else x for x in xs)
+        out = body(*wide, **params)
+        return cast(out, dtype=dtype) if out.dtype == dtypes.float32 else out
+
+    return widened
+
+
+def bits(x: Tensor) -> Tensor:
+    """The bit pattern of `x` as signed integers."""
+    return bitcast(x, dtype=FORMATS[x.dtype].integer)
+
+
+def sign_bit(x: Tensor) -> Tensor:
+    """The sign bit of `x` in its place, all other bits 0."""
+    return bit_and(bits(x), FORMATS[x.dtype].sign)
+
+
+def magnitude(x: Tensor) -> Tensor:
+    """`x` without its sign; -0 becomes 0."""
+    return bitcast(bit_and(bits(x), ~FORMATS[x.dtype].sign), dtype=x.dtype)
+
+
+def flip_sign(x: Tensor, sign: Tensor) -> Tensor:
+    """`x`, negated where the sign bit of the integer `sign` is set."""
+    return bitcast(bit_xor(bits(x), sign), dtype=x.dtype)
+
+
+def upper_half(x: Tensor) -> Tensor:
+    """The leading half of the significand of `x`: products of two such numbers are exact."""
+    form = FORMATS[x.dtype]
+    return bitcast(bit_and(bits(x), -(1 << (form.digits // 2 + 1))), dtype=x.dtype)
+
+
+def at_most(x: Tensor, highest: float) -> Tensor:
+    """The smaller of `x` and a number; NaN stays NaN. One instruction, as only `x` may be NaN."""
+    return where(lt(highest, x), highest, x)
+
+
+def at_least(x: Tensor, lowest: float) -> Tensor:
+    """The greater of `x` and a number; NaN stays NaN."""
+    return where(lt(x, lowest), lowest, x)
+
+
+def round_scaled(x: Tensor, factor: float, places: int, shift: int = 0) -> tuple[Tensor, Tensor]:
+    """``n = round(x * factor)``, and `n` as an exponent for `power` (`places` = 1) or for `scale` (2).
+
+    A sum with ``1.5 * 2**digits`` has its last digit at 1: it is rounded there, and its bits end in the
+    whole number, to which the bias of `places` exponents and `shift` are added beforehand. `n` is at most
+    ``2**(digits - 2)``.
+    """
+    form = FORMATS[x.dtype]
+    moved = fma(x, factor, 1.5 * 2.0**form.digits + (places * form.bias + shift))
+    return moved - (1.5 * 2.0**form.digits + places * form.bias + shift), bits(moved)
+
+
+def power(exponent: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    """``2**n`` for a normal number's `n`, biased; only the last digits of the integer `exponent` count."""
+    return bitcast(shl(exponent, FORMATS[dtype].digits), dtype=dtype)
+
+
+def scale(x: Tensor, exponent: Tensor) -> Tensor:
+    """``x * 2**n`` rounded once, for `n`, biased twice, up to twice the range; underflow is gradual."""
+    half = shr(exponent, 1)
+    return x * power(half, x.dtype) * power(exponent - half, x.dtype)
+
+
+def split(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive normal `x`."""
+    form = FORMATS[x.dtype]
+    pattern = bits(x)
+    n = shr(pattern - form.bits(0.5**0.5), form.digits)
+    return cast(n, dtype=x.dtype), bitcast(pattern - shl(n, form.digits), dtype=x.dtype)
+
+
+def decompose(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for positive finite `x`, even denormal."""
+    form = FORMATS[x.dtype]
+    up = form.digits + 2
+    tiny = lt(x, form.smallest)
+    n, m = split(where(tiny, x * 2.0**up, x))
+    return where(tiny, n - up, n), m
+
+
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """``c[0] + c[1] * x + c[2] * x**2 + ...`` by Horner's rule."""
+    total = fma(x, coefficients[-1], coefficients[-2])
+    for c in reversed(coefficients[:-2]):
+        total = fma(total, x, c)
+    return total
+
+
+def fast_two_sum(a: Tensor | float, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``a + b`` rounded, and the rounding error; ``|a| >= |b|`` (Dekker 1971)."""
+    total = a + b
+    return total, sub(b, total - a)
+
+
+def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``a + b`` rounded, and the rounding error (Knuth)."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)
+
+
+def two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """``a * b`` rounded, and the rounding error to twice the precision (Dekker 1971; masks cut halves)."""
+    a1, b1 = upper_half(a), upper_half(b)
+    a2, b2 = a - a1, b - b1
+    product = a * b
+    return product, ((a1 * b1 - product) + (a1 * b2 + a2 * b1)) + a2 * b2

@@ -1,0 +1,1 @@
+"""Ops on matrices: decompositions, and systems of linear equations."""

@@ -1,0 +1,1 @@
+"""What is run from a shell, and what looks at whole models."""
