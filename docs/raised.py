@@ -324,7 +324,7 @@ _ = trace(grow)(mgb.tensor([1.0]))
 """,
     "VariableError": """
 os.environ["MGB_NUM_THREADS"] = "many"
-mgb.backend.num_threads()
+mgb.backends.num_threads()
 """,
 }  # fmt: skip
 

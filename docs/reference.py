@@ -32,7 +32,7 @@ MODULES = {
     "mgb.data": "data",
     "mgb.distributed": "several processes",
     "mgb.utils": "profiling",
-    "mgb.backend": "what a backend is",
+    "mgb.backends": "what a backend is",
     "mgb.ir": "graphs",
     "mgb.plugins": "how plugins are found",
     "mgb.codegen": "help for backends that print source",

@@ -81,7 +81,7 @@ def _check(given: Any, kinds: Any, what: str) -> None:
     allowed = kinds if isinstance(kinds, tuple) else (kinds,)
     if not isinstance(given, allowed):
         names = {
-            Kernel: "a mgb.backend.Kernel",
+            Kernel: "a mgb.backends.Kernel",
             NoneType: "None",
             str: "a str",
             bool: "a bool",

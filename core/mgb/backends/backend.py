@@ -114,6 +114,15 @@ class Turn:
     is_product : bool
         The third array becomes the product of two matrices of its dtype, float32 or float64. Of the second
         and the third one the columns lie side by side. Asked of backends with the trait `repeats_products`.
+
+    Examples
+    --------
+    A copy to the next row of a stack, at each turn:
+
+    >>> from mgb.backends import Turn
+    >>> row, stack = np.ones(4, np.float32), np.zeros((3, 4), np.float32)
+    >>> Turn(None, ((row, stack[0]),), (0, 16)).steps
+    (0, 16)
     """
 
     kernel: Kernel | None
