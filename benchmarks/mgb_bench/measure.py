@@ -161,19 +161,6 @@ def interleave(
     return race.timings()
 
 
-def without_pause(call: Call, rounds: int = 200, warmup: int = 20) -> Timing:
-    """The timing of calls that follow each other at once: threads are awake, code and data in the caches."""
-    samples = []
-    with _gc_off():
-        for _ in range(warmup):
-            call()
-        for _ in range(rounds):
-            start = time.perf_counter()
-            call()
-            samples.append(time.perf_counter() - start)
-    return Timing(min(samples), statistics.median(samples), statistics.fmean(samples), rounds, 1)
-
-
 def told(error: Exception) -> str:
     """An exception in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]

@@ -15,7 +15,7 @@ from mgb_bench import measure
 from mgb_bench.arrays import Array, aligned
 from mgb_bench.case import Case, Traffic
 from mgb_bench.limit import LANES, Mover, limits
-from mgb_bench.measure import SAMPLE_SECONDS, Race, interleave, told, without_pause
+from mgb_bench.measure import SAMPLE_SECONDS, Race, interleave, told
 from mgb_bench.peers import Peer
 from mgb_bench.plugin import contestants
 
@@ -152,12 +152,6 @@ def test_contestant_that_raises_is_reported_and_excluded() -> None:
     with pytest.raises(ValueError, match="not here") as caught:
         interleave({"sound": lambda: None, "never": never}, rounds=1)
     assert caught.value.__notes__ == ["raised by contestant never"]
-
-
-def test_without_pause_times_every_call() -> None:
-    timing = without_pause(lambda: time.sleep(1e-3), rounds=5, warmup=1)
-    assert timing.rounds == 5
-    assert 1e-3 <= timing.min <= timing.median
 
 
 def test_settle_waits_for_running_threads(monkeypatch: pytest.MonkeyPatch) -> None:

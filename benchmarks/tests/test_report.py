@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mgb import plugins
-from mgb_bench import gpu, limits_page, run
+from mgb_bench import gpu, run
 from mgb_bench.page import page
 from mgb_bench.peers import Mgb
 from mgb_bench.plots import _marks, bars, lines
@@ -298,31 +297,6 @@ def test_terminated_run_stops_its_child_process(tmp_path: Path) -> None:
     child.terminate()
     assert child.wait(timeout=60) == 143
     assert not (tmp_path / "results.json").exists() or not (tmp_path / "results.json").stat().st_size
-
-
-def test_limits_page_refers_to_existing_programs() -> None:
-    page = (Path(__file__).parent.parent.parent / "docs/benchmarks/limits.md").read_text()
-    names = limits_page.programs(page)
-    assert len(names) >= 7 and len(set(names)) == len(names)
-    for name in names:
-        assert importlib.util.find_spec(f"mgb_bench.{name}") is not None
-    assert limits_page.renewed(page, {}) == page
-    new = limits_page.renewed(page, {"row_parts": "one\n\\2\n"})
-    assert "<!-- python -m mgb_bench.row_parts -->\n```text\none\n\\2\n```\n<!-- end -->\n" in new
-    assert limits_page.programs(new) == names
-
-
-def test_failed_program_leaves_its_section_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "page.md"
-    places = [f"<!-- python -m mgb_bench.{name} -->\nold {name}\n<!-- end -->\n" for name in ("a", "b")]
-    page.write_text("".join(places))
-    monkeypatch.setattr(limits_page, "output", lambda name: "new b\n" if name == "b" else None)
-    assert limits_page.main([str(page)]) == 1
-    assert "old a" in page.read_text() and "new b" in page.read_text() and "old b" not in page.read_text()
-    assert "these failed, and their figures are the former ones: a" in capsys.readouterr().err
-    assert limits_page.main([str(page), "c"]) == 2
 
 
 @given(st.floats(1e-6, 1e9))
