@@ -1,11 +1,9 @@
 """The levels at which a group can be seen, each as text.
 
-All but ``llvm``, ``nvvm`` and ``ptx`` are printed from the graph; ``vector`` is compiled, for GPUs ``gpu``.
+``loops``, ``vector`` and ``gpu`` are printed from the graph. ``vector`` is compiled, for GPUs ``gpu``.
 
 | level | what it is |
 | --- | --- |
-| ``mgb`` | the group in the dialect ``mgb``: ops on whole arrays |
-| ``linalg`` | each pass over the data as one ``linalg.generic`` on tensors |
 | ``loops`` | the loops over memory, whose lengths a plan gives (``scf``, ``memref``), by element |
 | ``vector`` | the same loops; the innermost ones work on vectors (``vector``) |
 | ``llvm`` | LLVM's dialect, made of ``vector`` by the toolchain's passes |
@@ -30,18 +28,6 @@ from mgb_native.target import vector_bytes
 
 from . import passes
 from .builder import Kernel
-
-
-def _mgb(frame: Frame) -> str:
-    from .dialect import text
-
-    return text(frame.graph)
-
-
-def _linalg(frame: Frame) -> str:
-    from .generic import text
-
-    return text(frame)
 
 
 def _loops(frame: Frame) -> str:
@@ -80,8 +66,7 @@ def _ptx(frame: Frame) -> str:
 
 
 LEVELS: dict[str, Callable[[Frame], str]] = {
-    "mgb": _mgb, "linalg": _linalg, "loops": _loops, "vector": _vector, "llvm": _llvm,
-    "gpu": _gpu, "nvvm": _nvvm, "ptx": _ptx,
+    "loops": _loops, "vector": _vector, "llvm": _llvm, "gpu": _gpu, "nvvm": _nvvm, "ptx": _ptx,
 }  # fmt: skip
 
 

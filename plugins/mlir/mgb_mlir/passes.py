@@ -37,16 +37,6 @@ TO_NVVM = tuple(
     )
 )
 
-#: From the level ``linalg`` to loops over whole arrays: how the toolchain itself would do it, for tests.
-LINALG_TO_LOOPS = (
-    "one-shot-bufferize{bufferize-function-boundaries=1 "
-    "function-boundary-type-conversion=identity-layout-map}",
-    "buffer-results-to-out-params{hoist-static-allocs=1 modify-public-functions=1}",
-    "convert-linalg-to-loops",
-    "lower-affine",
-)
-
-
 #: The toolchain does one thing at a time.
 compiling = forking.lock()
 

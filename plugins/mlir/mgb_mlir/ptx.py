@@ -1,4 +1,4 @@
-"""PTX, the assembly language of NVIDIA's GPUs, for a group: ``mgb``, ``linalg``, ``gpu``, ``nvvm``, ``ptx``.
+"""PTX, the assembly language of NVIDIA's GPUs, for a group: ``gpu``, ``nvvm``, ``ptx``.
 
 The wheel that has MLIR has no NVIDIA target. It lowers the level ``gpu`` to LLVM's text; LLVM in the wheel
 ``llvmlite``, which has that target, makes PTX of it. Neither a GPU nor CUDA is needed.
