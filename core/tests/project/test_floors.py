@@ -127,6 +127,29 @@ def test_plugins_import_only_allowed_parts(plugin: Path) -> None:
                 assert not not_allowed(parts_imported(name, path), may), name
 
 
+#: Lines that groups of rooms may have; what is new goes where something goes.
+BUDGETS = {
+    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 20_000,
+    ("executor",): 5_500,
+    ("jit",): 17_200,
+    ("autodiff", "loops", "transforms"): 3_200,
+    ("storage", "profiling"): 3_900,
+}
+
+
+@pytest.mark.parametrize("rooms", BUDGETS, ids=", ".join)
+def test_rooms_stay_within_their_budget(rooms: tuple[str, ...]) -> None:
+    found = [
+        path for name, path in MODULES.items() if name.startswith(tuple(f"mgb.{room}" for room in rooms))
+    ]
+    lines = sum(path.read_text().count("\n") for path in found if path.parent.name != "bodies")
+    assert BUDGETS[rooms] * 0.9 <= lines <= BUDGETS[rooms], "lower the budget, or remove something"
+
+
+def test_architecture_page_is_short() -> None:
+    assert ARCHITECTURE.count("\n") <= 250
+
+
 def test_core_mentions_formats_in_one_file() -> None:
     told = [(path.name, path.read_text().lower()) for path in MODULES.values()]
     for name in EXTRAS:
