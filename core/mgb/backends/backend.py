@@ -157,6 +157,8 @@ class Backend(ABC):
 
     name: str
     traits: Traits
+    #: Environment variables that it reads, for ``mgb env``.
+    variables: tuple[config.Variable, ...] = ()
 
     def probe(self) -> str | None:
         """Why it cannot run here, with the command that mends it; None when it can. Imports no toolchain."""

@@ -1,4 +1,4 @@
-"""Every environment variable that mgb reads, one row each."""
+"""Every environment variable that the core reads, one row each; see `Backend.variables` for others."""
 
 from __future__ import annotations
 
@@ -143,26 +143,7 @@ SUBLINEAR_LOWER_BOUND_MB = Variable(
 SUBLINEAR_WORKERS = Variable("MGB_SUBLINEAR_MEMORY_WORKERS", "", "threads of that search")
 VERIFY = Variable("MGB_VERIFY", "0", "1 checks every graph after every pass")
 
-VARIABLES = (
-    AUTO,
-    BACKEND,
-    CACHE,
-    CACHE_DIR,
-    DEBUG,
-    DISTRIBUTED_BACKEND,
-    DISTRIBUTED_CHECK,
-    DISTRIBUTED_OVERLAP,
-    DISTRIBUTED_TIMEOUT,
-    NUM_THREADS,
-    OP_LIBRARIES,
-    POOL_BYTES,
-    SUBLINEAR_THRESH_NR_TRY,
-    SUBLINEAR_GENETIC_NR_ITER,
-    SUBLINEAR_GENETIC_POOL_SIZE,
-    SUBLINEAR_LOWER_BOUND_MB,
-    SUBLINEAR_WORKERS,
-    VERIFY,
-)
+VARIABLES = tuple(value for value in list(globals().values()) if isinstance(value, Variable))
 
 
 def __dir__() -> list[str]:

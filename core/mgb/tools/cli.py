@@ -281,9 +281,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
 
 
 def _env(arguments: argparse.Namespace) -> int:
-    from ..runtime.config import VARIABLES
+    from . import doctor
 
-    for variable in VARIABLES:
+    for variable in doctor.variables():
         print(f"{variable.name}={variable.get()}")
         _print_folded(f"{variable.meaning}; default {variable.default!r}", "    ", "    ")
     return 0

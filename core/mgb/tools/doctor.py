@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from ..backends import API_VERSION, Backend, num_threads, plugins
-from ..errors import DeviceError, MgbError
+from ..errors import BackendError, DeviceError, MgbError
 from ..runtime import cache, config, device
 from ..tensor import libraries
 
@@ -157,5 +158,14 @@ def _threads() -> Iterator[_Line]:
         yield "threads", str(error), True
 
 
+def variables() -> list[config.Variable]:
+    """Return what the core reads of the environment, then what the installed backends read."""
+    found = dict.fromkeys(config.VARIABLES)
+    for name in plugins.installed():
+        with suppress(BackendError):
+            found.update(dict.fromkeys(plugins.import_backend(name).variables))
+    return [*found]
+
+
 def _variables() -> Iterable[_Line]:
-    return [(v.name, os.environ[v.name], False) for v in config.VARIABLES if os.environ.get(v.name)]
+    return [(v.name, os.environ[v.name], False) for v in variables() if os.environ.get(v.name)]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from mgb import config, memory
+from mgb import config, memory, plugins
 from mgb.backends import MOST_THREADS, num_threads
 from mgb.errors import VariableError
 from mgb.runtime import cache
+from mgb.tools import doctor
 
 SWITCHES = (config.AUTO, config.CACHE, config.VERIFY)
 
@@ -91,3 +94,28 @@ def test_import_error_names_the_variable() -> None:
     ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert ran.returncode == 1
     assert "MGB_JIT_AUTO='maybe'" in ran.stderr.splitlines()[-1]
+
+
+def test_each_variable_that_the_sources_name_is_listed() -> None:
+    """A backend says in `variables` what it reads; what tests and other programs are told is none."""
+    root = Path(config.__file__).parents[3]
+    named = {
+        name
+        for folder in ("core/mgb", "plugins")
+        for path in (root / folder).rglob("*.py")
+        if not {"tests", "testing"} & {*path.parts}
+        for name in re.findall(r'Variable\(\s*"(MGB_\w+)"|environ(?:\.get\(|\[)"(MGB_\w+)"', path.read_text())
+        for name in name
+        if name
+    }
+    listed = {variable.name for variable in config.VARIABLES}
+    stated = {"MGB_HALIDE_SCHEDULE", "MGB_MLIR_STOP", "MGB_TRITON_MATMUL", "MGB_TRITON_PRECISION"}
+    assert named == listed | stated | {"MGB_TRITON_TUNE", "MGB_XLA_DONATE"}
+    assert "MGB_RUN_BODY" in listed
+
+
+def test_listing_has_the_variables_of_installed_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = config.Variable("MGB_MINE", "", "of a backend")
+    monkeypatch.setattr(type(plugins.import_backend("eager")), "variables", (mine,))
+    found = doctor.variables()
+    assert found[: len(config.VARIABLES)] == [*config.VARIABLES] and found.count(mine) == 1

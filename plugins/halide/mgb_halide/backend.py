@@ -40,6 +40,7 @@ class HalideBackend(LaunchedBackend):
     distribution = "mgb-halide"
     machines = ("x86_64",)
     traits = loop_traits(VOCABULARY, priority=50)
+    variables = (SCHEDULE,)
 
     def probe(self) -> str | None:
         if find_spec("halide") is None:
@@ -47,12 +48,12 @@ class HalideBackend(LaunchedBackend):
         return self.machine_problem()
 
     def version(self) -> str:
-        return f"{self.package} halide {installed()} {python()} {processor()} {SCHEDULE.get()}"
+        return f"{self.package} halide {installed()} {python()} {processor()} {SCHEDULE.get().strip()}"
 
     def compile(self, graph: Graph) -> Kernel:
         if installed() != TESTED:
             _log.info("this is Halide %s; the tests are run with %s", installed(), TESTED)
-        text = SCHEDULE.get()
+        text = SCHEDULE.get().strip()
         frame = Frame(graph, HalideSchedule().keep)
         layout = Layout.of(frame)
         if text.lower() == "tune":

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from mgb.runtime.config import Variable
 
-
-class _Setting:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def get(self) -> str:
-        """The value now, or an empty text."""
-        return os.environ.get(self.name, "").strip()
-
-
-#: A schedule for all kernels; see `mgb_halide.schedule.parse`.
-SCHEDULE = _Setting("MGB_HALIDE_SCHEDULE")
+SCHEDULE = Variable(
+    "MGB_HALIDE_SCHEDULE", "", "a schedule for all kernels, tune, or auto= and the name of an autoscheduler"
+)

@@ -20,6 +20,7 @@ class Mlir(NativeBackend):
     name = "mlir"
     distribution = "mgb-mlir"
     traits = loop_traits(VOCABULARY, priority=50)
+    variables = (levels.STOP,)
 
     def probe(self) -> str | None:
         return toolchain.problem() or self.machine_problem()

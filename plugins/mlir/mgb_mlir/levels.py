@@ -19,15 +19,17 @@ For NVIDIA's GPUs, see `ptx`; the last two are each made of the one before:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
+from mgb.runtime.config import Variable
 from mgb_native.frame import Frame
 from mgb_native.target import vector_bytes
 
 from . import passes
 from .builder import Kernel
+
+STOP = Variable("MGB_MLIR_STOP", "vector", "the level of a kernel that explain() shows, as loops or llvm")
 
 
 def _loops(frame: Frame) -> str:
@@ -88,7 +90,7 @@ def shown(frame: Frame, compiled: str) -> str:
 
     A level that cannot be had is the reason, above the one that is compiled: what is shown decides nothing.
     """
-    level = os.environ.get("MGB_MLIR_STOP", "").strip().lower() or "vector"
+    level = STOP.get().strip().lower()
     if level == "vector":
         return compiled
     if level not in LEVELS:

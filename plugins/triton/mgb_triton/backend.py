@@ -19,7 +19,7 @@ from mgb_cuda.generated import Generated as AnyGenerated
 from mgb_cuda.generated import Kernels as AnyKernels
 from mgb_cuda.generated import OnGpus
 
-from . import compiler, matmul, products
+from . import compiler, matmul, products, tuning
 from .launch import Unit
 from .products import Products, holds_product
 from .words import VOCABULARY
@@ -143,6 +143,7 @@ class Triton(Generated, OnGpus):
 
     name = "triton"
     traits = Claims("gpu")
+    variables = (products.USE, products.PRECISION, tuning.SETTING)
 
     def gpu(self, ordinal: int) -> Device:
         return Gpu(ordinal)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from mgb.ir import Graph, Kind
 from mgb.runtime import cache, forking
+from mgb.runtime.config import Variable
 from mgb_cuda import Device, Images, LaunchError
 from mgb_cuda.frame import Frame
 from mgb_cuda.generated import expected
@@ -31,13 +31,18 @@ from .tiles import Tiles, candidates
 
 _log = logging.getLogger("mgb.triton")
 
-#: ``never``: products are the library's. ``measured``: the library's, unless one kernel is faster than it and
-#: the kernels around it. ``always``: one kernel.
-USE, USES = "MGB_TRITON_MATMUL", ("never", "measured", "always")
-
-#: ``ieee``: float32 is multiplied as it is. ``tf32``: cut to 19 bits, on tensor cores.
-PRECISION = "MGB_TRITON_PRECISION"
-
+USES = ("never", "measured", "always")
+USE = Variable(
+    "MGB_TRITON_MATMUL",
+    "never",
+    "never: products are the library's; measured: the library's, unless one kernel is faster than it and the "
+    "kernels around it; always: one kernel",
+)
+PRECISION = Variable(
+    "MGB_TRITON_PRECISION",
+    "ieee",
+    "ieee: float32 is multiplied as it is; tf32: cut to 19 bits, on tensor cores",
+)
 _ALLOWED = {USE: USES, PRECISION: PRECISIONS}
 
 #: The library's way, where tiles stand for the kernel with these tiles.
@@ -52,16 +57,16 @@ _known: dict[str, int] = {}
 _lock = forking.lock()
 
 
-def setting(name: str) -> str:
-    """What the user allows; the first word where nothing is said, or nothing known: see `problem`."""
-    said = os.environ.get(name) or _ALLOWED[name][0]
-    return said if said in _ALLOWED[name] else _ALLOWED[name][0]
+def setting(variable: Variable) -> str:
+    """What the user allows; the default where nothing is said, or nothing known: see `problem`."""
+    said = variable.get()
+    return said if said in _ALLOWED[variable] else variable.default
 
 
 def problem() -> str | None:
     """What is wrong with the settings, with what mends it."""
-    for name, words in _ALLOWED.items():
-        said = os.environ.get(name) or words[0]
+    for variable, words in _ALLOWED.items():
+        name, said = variable.name, variable.get()
         if said not in words:
             return f"{name}={said!r} is none of {', '.join(words)}; unset {name}"
     return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 from mgb.runtime import cache, forking
+from mgb.runtime.config import Variable
 from mgb_cuda import LaunchError
 from mgb_cuda.launch import Plan, Unit
 from mgb_cuda.pattern import Choice
@@ -25,7 +25,7 @@ from .geometry import candidates
 _log = logging.getLogger("mgb.triton")
 
 #: ``0``: choose by rule, measure nothing.
-SETTING = "MGB_TRITON_TUNE"
+SETTING = Variable("MGB_TRITON_TUNE", "1", "0: no variants of a kernel are measured, a rule chooses one")
 
 #: A call that moves fewer bytes is served by the rule: its time is that of the launch.
 WORTH_IT = 1 << 20
@@ -48,7 +48,7 @@ class Clock(Protocol):
 
 def is_on() -> bool:
     """May variants be measured?"""
-    return os.environ.get(SETTING, "1") != "0"
+    return SETTING.on()
 
 
 def pick(unit: Unit, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:

@@ -68,8 +68,8 @@ if not manager.has_plugin(BACKEND.name):
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(config.CACHE_DIR.name, str(tmp_path))
     monkeypatch.setenv(config.CACHE.name, "1")
-    monkeypatch.setenv(products.USE, "always")
-    monkeypatch.delenv(products.PRECISION, raising=False)
+    monkeypatch.setenv(products.USE.name, "always")
+    monkeypatch.delenv(products.PRECISION.name, raising=False)
     monkeypatch.setattr(products, "_known", {})
     monkeypatch.setattr(BACKEND, "device", Interpreter())
     kernels.forget()
@@ -103,7 +103,7 @@ def choose(mode: str, monkeypatch: pytest.MonkeyPatch) -> Interpreter:
         device = Counting(0.1)
     else:
         device = Interpreter()
-    monkeypatch.setenv(products.USE, "always" if mode == "always" else "measured")
+    monkeypatch.setenv(products.USE.name, "always" if mode == "always" else "measured")
     monkeypatch.setattr(BACKEND, "device", device)
     return device
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 @pytest.fixture(autouse=True, params=["always", "measured"])
 def use(request: pytest.FixtureRequest, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(products.USE, request.param)
+    monkeypatch.setenv(products.USE.name, request.param)
     monkeypatch.setattr(driver, "_kernels", {})  # those of the other setting
 
 

@@ -58,7 +58,7 @@ def run(graph: Graph, arrays: list[np.ndarray]) -> np.ndarray:
 def test_fused_layer_matches_numpy(
     sizes: tuple[int, int, int], dtype: str, use: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(products.USE, use)
+    monkeypatch.setenv(products.USE.name, use)
     graph, arrays = made(sizes, dtype)
     (want,) = judge(graph, arrays)
     assert problem(run(graph, arrays), want) is None
@@ -66,8 +66,8 @@ def test_fused_layer_matches_numpy(
 
 def test_float32_with_tf32_tensor_cores_is_within_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operands lose 13 of their 24 bits."""
-    monkeypatch.setenv(products.USE, "always")
-    monkeypatch.setenv(products.PRECISION, "tf32")
+    monkeypatch.setenv(products.USE.name, "always")
+    monkeypatch.setenv(products.PRECISION.name, "tf32")
     random = np.random.default_rng(0)
     x, w = (random.normal(size=(512, 512)).astype(np.float32) for _ in range(2))
     graph = graph_of(lambda x, w: maximum(matmul(x, w), 0), *[Spec((512, 512), x.dtype)] * 2)

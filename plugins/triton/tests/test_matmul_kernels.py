@@ -136,7 +136,7 @@ class TestMeasured:
 
     @pytest.fixture(autouse=True)
     def measured(self, fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(products.USE, "measured")
+        monkeypatch.setenv(products.USE.name, "measured")
         monkeypatch.setattr(BACKEND, "device", BACKEND.device)
 
     def test_faster_variant_is_used_and_cached(self) -> None:
@@ -162,7 +162,7 @@ class TestMeasured:
         assert device.multiplied == 2
 
     def test_library_is_used_if_measuring_is_disabled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(tuning.SETTING, "0")
+        monkeypatch.setenv(tuning.SETTING.name, "0")
         device = Counting(1.0, 0.1)
         self.run(device)
         assert (device.asked, device.multiplied) == (0, 1)
@@ -184,7 +184,7 @@ def test_exported_matmul_kernels_load_under_every_setting(
     x, w, b = numbers((8, 6), "float32", 0), numbers((6, 5), "float32", 1), numbers((5,), "float32", 2)
     size = np.abs(x).astype(np.float64) @ np.abs(w) + np.abs(b)
     for use in products.USES:
-        monkeypatch.setenv(products.USE, use)
+        monkeypatch.setenv(products.USE.name, use)
         kernels.forget()
         with kernels.counting() as counted:
             loaded = load_compiled(file)

@@ -152,7 +152,7 @@ class TestTraced:
         """Forward, backward and update, with products and what stands around them in kernels."""
 
         def losses(use: str) -> list[float]:
-            monkeypatch.setenv(products.USE, use)
+            monkeypatch.setenv(products.USE.name, use)
             mgb.random.seed(0)
             net = mgb.module.Sequential(
                 mgb.module.Linear(12, 16), mgb.module.ReLU(), mgb.module.Linear(16, 4)
@@ -178,7 +178,7 @@ class TestTraced:
 
 class TestClaims:
     def test_matmul_is_not_claimed_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv(products.USE)
+        monkeypatch.delenv(products.USE.name)
         assert Kind.CONTRACT not in BACKEND.traits.kinds and not BACKEND.traits.products
         assert not Triton.traits.products and BACKEND.version() == text_version()
         x, w, b = numbers((8, 8), "float32", 0), numbers((8, 8), "float32", 1), numbers((8,), "float32", 2)
@@ -189,24 +189,24 @@ class TestClaims:
         versions = set()
         for use in products.USES:
             for precision in products.PRECISIONS:
-                monkeypatch.setenv(products.USE, use)
-                monkeypatch.setenv(products.PRECISION, precision)
+                monkeypatch.setenv(products.USE.name, use)
+                monkeypatch.setenv(products.PRECISION.name, precision)
                 versions.add(BACKEND.version())
         assert len(versions) == 5
 
     def test_precision_setting_is_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(products.PRECISION, "tf32")
+        monkeypatch.setenv(products.PRECISION.name, "tf32")
         x = numbers((8, 8), "float32", 0)
         assert 'input_precision="tf32"' in traced(lambda x: F.matmul(x, x) + 1, x)[1]
 
     def test_unknown_setting_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert products.problem() is None
-        monkeypatch.setenv(products.PRECISION, "fast")
+        monkeypatch.setenv(products.PRECISION.name, "fast")
         assert products.problem() == (
             "MGB_TRITON_PRECISION='fast' is none of ieee, tf32; unset MGB_TRITON_PRECISION"
         )
-        monkeypatch.delenv(products.PRECISION)
-        monkeypatch.setenv(products.USE, "yes")
+        monkeypatch.delenv(products.PRECISION.name)
+        monkeypatch.setenv(products.USE.name, "yes")
         assert "never, measured, always; unset MGB_TRITON_MATMUL" in str(products.problem())
         assert not BACKEND.traits.products
 

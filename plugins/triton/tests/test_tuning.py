@@ -122,7 +122,7 @@ def test_measuring_preserves_overwritten_inputs() -> None:
 
 
 def test_tuning_can_be_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(tuning.SETTING, "0")
+    monkeypatch.setenv(tuning.SETTING.name, "0")
     device = Timed(1.0, 0.5)
     assert chosen(device, X) == chosen(Interpreter(), X) and device.asked == 0
 

@@ -13,7 +13,7 @@ from mgb.backends import ALL_DTYPES, Backend, Kernel, Scope, Specialize, Strided
 from mgb.ir import Graph, Kind
 
 from .client import left_out, stranded
-from .target import donates, toolchain
+from .target import DONATE, donates, toolchain
 from .vocabulary import VOCABULARY
 
 _LENGTH = struct.Struct("<I")
@@ -23,6 +23,7 @@ class Xla(Backend):
     """One executable of XLA for a whole program."""
 
     name = "xla"
+    variables = (DONATE,)
     traits = Traits(
         vocabulary=VOCABULARY,
         kinds=frozenset(Kind) - {Kind.GATHER},  # indexing by arrays comes as it was recorded

@@ -139,7 +139,7 @@ def _rescue(taken: Taken, error: Exception) -> None:
         raise DonationError(
             f"XLA failed when it had taken the memory of {len(lost)} parameters ({kinds}), "
             "which are NaN or 0 now: load their values again, from a checkpoint for one; "
-            f"with {DONATE}=0 a call that fails changes nothing"
+            f"with {DONATE.name}=0 a call that fails changes nothing"
         ) from error
 
 

@@ -11,10 +11,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from mgb.backends import VariableError
+from mgb.runtime.config import Variable
 
-#: The variable that turns donation off.
-DONATE = "MGB_XLA_DONATE"
+DONATE = Variable("MGB_XLA_DONATE", "1", "0: no result takes the memory of a parameter that it replaces")
 
 
 #: The variable with XLA's own options. XLA reads it, and the file that it may name, once in a process.
@@ -42,11 +41,8 @@ def _flags() -> str:
 
 
 def donates() -> bool:
-    """May a result take the memory of a parameter that it replaces? ``MGB_XLA_DONATE=0`` says no."""
-    value = os.environ.get(DONATE, "").strip() or "1"
-    if value not in ("0", "1"):
-        raise VariableError(f"{DONATE}={value!r}: wanted 0 or 1; unset it or set it to 1 for the default")
-    return value == "1"
+    """May a result take the memory of a parameter that it replaces?"""
+    return DONATE.on()
 
 
 @cache
