@@ -19,7 +19,7 @@ CALL = """
 import sys, timeit
 import numpy as np
 from mgb.executor import compile_program, Options
-from mgb.plugins import load_backend
+from mgb.backends.plugins import load_backend
 from mgb_conformance.cases import of
 x = np.ones(1, np.float32)
 program = compile_program(of(lambda x: x * 0.5 + x, x), Options(backend=sys.argv[1]))

@@ -17,9 +17,9 @@ from typing import Any
 
 import mgb.distributed  # noqa: F401 - whose ops are words, too
 from mgb.backends import Backend, Scope
-from mgb.dtypes import DTYPES
+from mgb.backends.plugins import import_backend, installed
 from mgb.ir import Kind
-from mgb.plugins import import_backend, installed
+from mgb.ir.dtypes import DTYPES
 
 DOCS = Path(__file__).parent
 README, PAGE, DATA = DOCS.parent / "README.md", DOCS / "backends.md", DOCS / "backends.json"

@@ -22,9 +22,9 @@ from typing import Any
 import numba
 import numpy as np
 from accuracy import BACKEND, ROWS, Row, compiled
+from mgb.backends.plugins import load_backend
 from mgb.ir import Spec
 from mgb.passes.lower import lower
-from mgb.plugins import load_backend
 from mgb.tensor.tracing import graph_of
 
 FOUND = Path(__file__).with_suffix(".json")

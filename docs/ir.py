@@ -16,11 +16,11 @@ import mgb.distributed  # noqa: F401 - whose ops are words, too
 import numpy as np
 from mgb import dtypes
 from mgb.backends import API_VERSION, OLDEST_API_VERSION, Specialize
+from mgb.backends.plugins import known_ops, load_backend
 from mgb.errors import ConversionError
 from mgb.ir import Graph, Kind, Op, Spec, input_node
 from mgb.ops.declare import arity
 from mgb.ops.primitives import BITCAST, CAST
-from mgb.plugins import known_ops, load_backend
 from mgb.tensor.tracing import graph_of, make_node
 
 PAGE = Path(__file__).parent / "ir.md"
@@ -37,7 +37,7 @@ with a bound derived for each element, and against NumPy bit for bit where nothi
 import numpy as np
 from mgb import functional as F
 from mgb.ir import Spec
-from mgb.plugins import load_backend
+from mgb.backends.plugins import load_backend
 from mgb.tensor.tracing import graph_of
 
 graph = graph_of(lambda x: F.floor(x) * 2.0, Spec((3,), np.dtype("float32")))

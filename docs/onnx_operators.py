@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import onnx
-from mgb.dtypes import DTYPES
+from mgb.ir.dtypes import DTYPES
 from mgb_onnx.expand import Expansions
 from mgb_onnx.operators import TABLE
 from mgb_onnx.read import OLDEST_OPSET

@@ -34,8 +34,8 @@ def loop(out: Any, a: Any, b: Any, c: Any) -> None:
 
 def _mgb(backend: str) -> Callable[..., Any]:
     import mgb
+    from mgb.backends.plugins import load_backend
     from mgb.jit import trace
-    from mgb.plugins import load_backend
 
     load_backend(backend)
     traced = trace(chain, without_host=True, symbolic=True, backend=backend)

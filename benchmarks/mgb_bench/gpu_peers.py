@@ -58,7 +58,7 @@ def mgb(backend: str) -> Contestant:
     backend = backend.lower()
 
     def missing() -> str | None:
-        from mgb.plugins import status
+        from mgb.backends.plugins import status
 
         found = {entry.name: entry for entry in status()}
         if backend not in found:

@@ -131,7 +131,7 @@ def _promise(module: Any, backend: str, name: str, case: Any, quick: bool) -> Pr
 def _measured(module: Any, case: Any, nbytes: int, quick: bool) -> float:
     """The part of a copy that the kernels reach on the GPU that is there."""
     import cupy
-    from mgb.plugins import load_backend
+    from mgb.backends.plugins import load_backend
     from mgb_cuda.testing.bench import traced
 
     from . import gpu

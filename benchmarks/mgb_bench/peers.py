@@ -240,7 +240,7 @@ class Mgb(Peer):
         self.name = f"mgb:{self.backend}" + ("" if without_host else " replay")
 
     def probe(self) -> str | None:
-        from mgb.plugins import status
+        from mgb.backends.plugins import status
 
         found = {entry.name: entry for entry in status()}
         if self.backend not in found:
@@ -294,7 +294,7 @@ def default_backends() -> list[str]:
     named = [name.strip() for name in os.environ.get("MGB_JIT_BACKEND", "").split(",") if name.strip()]
     if named:
         return named
-    from mgb.plugins import status
+    from mgb.backends.plugins import status
 
     runs = [entry for entry in status() if not entry.problem and "cpu" in entry.devices]
     return [max(runs, key=lambda entry: entry.priority).name]

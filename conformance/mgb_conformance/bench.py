@@ -69,9 +69,9 @@ def medians(
     function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], contestants: Sequence[str]
 ) -> dict[str, float]:
     """The median of the calls of each contestant, which take turns."""
+    from mgb.backends.plugins import load_backend
     from mgb.executor import Options, compile_program
     from mgb.ir import Spec
-    from mgb.plugins import load_backend
     from mgb.tensor.tracing import graph_of
 
     from .places import place_of

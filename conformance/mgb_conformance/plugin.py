@@ -143,7 +143,7 @@ def _expect_failures(path: Path, items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def driver(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The backend under test, behind guard bands and a clock."""
-    from mgb.plugins import installed, load_backend
+    from mgb.backends.plugins import installed, load_backend
 
     from .drive import Driver
 

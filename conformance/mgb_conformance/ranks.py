@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mgb.device import array_module, to_host
 from mgb.distributed.communicator import Channel, Collective, Communicator, Ticket, chosen
+from mgb.runtime.device import array_module, to_host
 
 #: Seconds for one exchange.
 LIMIT = 60.0

@@ -25,7 +25,7 @@ def short_id(nodeid: str) -> str:
 
 def describe(name: str) -> dict[str, str]:
     """The backend, its traits and the ``MGB_*`` variables that are set, as text."""
-    from mgb.plugins import load_backend
+    from mgb.backends.plugins import load_backend
 
     backend = load_backend(name)
     shown = [f"{field}={_text(getattr(backend.traits, field))}" for field in SHOWN]

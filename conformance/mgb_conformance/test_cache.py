@@ -22,7 +22,7 @@ from .drive import Driver, is_announced
 SCRIPT = """
 import json, sys
 from mgb.executor import kernels
-from mgb.plugins import load_backend
+from mgb.backends.plugins import load_backend
 from mgb_conformance.cases import of, samples
 from mgb_conformance.drive import Driver
 from mgb_conformance.test_cache import program

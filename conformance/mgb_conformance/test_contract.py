@@ -23,9 +23,11 @@ from .judge import judge, problem
 #: Loads a backend in a core that has another version of the API from the start.
 OTHER_CORE = """
 import sys
-from mgb import backend, errors, plugins
-newest = backend.API_VERSION + 1
-backend.API_VERSION = plugins.API_VERSION = backend.OLDEST_API_VERSION = plugins.OLDEST_API_VERSION = newest
+from mgb import backends, errors
+from mgb.backends import backend, plugins
+newest = backends.API_VERSION + 1
+for module in (backends, backend, plugins):
+    module.API_VERSION = module.OLDEST_API_VERSION = newest
 try:
     plugins.import_backend(sys.argv[1])
     print("accepted")

@@ -22,7 +22,7 @@ from .judge import judge, problem
 #: Asks a backend whether it runs here, and tells what came to be imported by that; argument: its name.
 PROBED = """
 import json, sys
-from mgb.plugins import import_backend
+from mgb.backends.plugins import import_backend
 backend = import_backend(sys.argv[1])
 before = set(sys.modules)
 backend.probe()

@@ -14,8 +14,8 @@ import mgb.functional as F
 import numpy as np
 from mgb.backends import Kernel, Scope
 from mgb.backends.eager_backend import EagerBackend
+from mgb.backends.plugins import hookimpl, manager
 from mgb.ir import CONST, Kind, Node
-from mgb.plugins import hookimpl, manager
 from mgb.tensor.apply import evaluate
 
 

@@ -17,7 +17,7 @@ from mgb.backends import *
 from mgb.backends import API_VERSION
 from mgb.backends.eager_backend import EagerBackend
 from mgb.ir import Kind
-from mgb.plugins import hookimpl, manager
+from mgb.backends.plugins import hookimpl, manager
 
 class Mine(EagerBackend):
     name = "{name}"

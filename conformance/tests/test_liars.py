@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from mgb.backends import Backend
 from mgb.backends.eager_backend import EagerBackend
-from mgb.plugins import hookimpl, manager
+from mgb.backends.plugins import hookimpl, manager
 
 class Liar(EagerBackend):
     name = "{name}"

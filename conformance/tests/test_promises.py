@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from mgb.backends import Kernel
 from mgb.backends.eager_backend import EagerBackend
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 
 class Mine(EagerBackend):
     name = "mine"

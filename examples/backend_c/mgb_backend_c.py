@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mgb.backends import Backend, Kernel, Traits
+from mgb.backends.plugins import hookimpl
 from mgb.codegen import C_TYPES, broadcast_strides, c_literal, collapse, domain, offset, row_major, statements
-from mgb.plugins import hookimpl
 
 # {0} {1} {2} are the operands, {t} is the type of the result, {s} that of the first operand, {bits} its
 # width; functions are those of tgmath.h; a pair is for (integers, floats). No integer division traps.

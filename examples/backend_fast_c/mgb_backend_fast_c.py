@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mgb.backends import Kind, Traits
+from mgb.backends.plugins import hookimpl
 from mgb.codegen import (
     C_TYPES,
     accumulator,
@@ -26,7 +27,6 @@ from mgb.codegen import (
     schedule,
     statements,
 )
-from mgb.plugins import hookimpl
 from mgb_native import Printed, ShapedBackend
 from mgb_native.code import place
 from mgb_native.target import processor, python

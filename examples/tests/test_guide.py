@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mgb.plugins import installed
+from mgb.backends.plugins import installed
 
 GUIDE = Path(__file__).parent.parent / "guide"
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from mgb import Tensor, module, optimizer
 from mgb.autodiff import GradManager
+from mgb.backends.plugins import choose_backend, load_backend
 from mgb.executor import Options, compile_program, kernels
 from mgb.executor.collector import resting
 from mgb.fusion import detect, duplicate
 from mgb.jit import trace
 from mgb.passes import simplify
-from mgb.plugins import choose_backend, load_backend
 
 from mgb_bench.measure import interleave
 from mgb_bench.plugin import Run

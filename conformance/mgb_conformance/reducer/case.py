@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from mgb.backends.plugins import known_ops
 from mgb.ir import CONST, Graph, Node, Spec
-from mgb.plugins import known_ops
 from mgb.runtime.forking import cached_property
 from mgb.storage.graph_file import Reader, Writer
 from mgb.tensor import Tensor, wrap

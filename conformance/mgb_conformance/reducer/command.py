@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mgb.device import to_host
+from mgb.backends.plugins import GROUP, announced
 from mgb.errors import CommandError
 from mgb.executor import Options, Program
 from mgb.executor.resized import plain_graph
 from mgb.ir import Graph
 from mgb.jit import trace
-from mgb.plugins import GROUP, announced
+from mgb.runtime.device import to_host
 
 from .case import Array, Case
 from .judge import Verdict, with_backend

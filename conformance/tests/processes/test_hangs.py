@@ -14,7 +14,7 @@ import threading, time, ctypes
 import numpy as np
 from mgb.backends import Backend, Kernel
 from mgb.backends.eager_backend import EagerBackend
-from mgb.plugins import hookimpl, manager
+from mgb.backends.plugins import hookimpl, manager
 from mgb_conformance import {tier}
 
 class Sleepy(EagerBackend):

@@ -149,7 +149,7 @@ class Backend(ABC):
 
     Examples
     --------
-    >>> from mgb.plugins import load_backend
+    >>> from mgb.backends.plugins import load_backend
     >>> eager = load_backend("eager")
     >>> isinstance(eager, Backend), eager.name, eager.probe()
     (True, 'eager', None)

@@ -29,7 +29,7 @@ class Scope(Enum):
 
     Examples
     --------
-    >>> from mgb.plugins import load_backend
+    >>> from mgb.backends.plugins import load_backend
     >>> load_backend("eager").traits.scope
     <Scope.GRAPH: 'graph'>
     """
@@ -54,7 +54,7 @@ class Specialize(Enum):
 
     Examples
     --------
-    >>> from mgb.plugins import load_backend
+    >>> from mgb.backends.plugins import load_backend
     >>> load_backend("eager").traits.specialize
     <Specialize.SIZES: 'sizes'>
     """
@@ -79,7 +79,7 @@ class Strided(Enum):
 
     Examples
     --------
-    >>> from mgb.plugins import load_backend
+    >>> from mgb.backends.plugins import load_backend
     >>> load_backend("eager").traits.strided
     <Strided.ANY: 'any'>
     """

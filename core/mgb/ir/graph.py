@@ -89,7 +89,7 @@ class Reduction:
 
     Examples
     --------
-    >>> from mgb.plugins import known_ops
+    >>> from mgb.backends.plugins import known_ops
     >>> row = known_ops()["reduce_max"].reduction
     >>> row.combine, row.identity(np.dtype("int8"))
     (<op maximum>, -128)
@@ -167,7 +167,7 @@ class Op:
 
     Examples
     --------
-    >>> from mgb.plugins import known_ops
+    >>> from mgb.backends.plugins import known_ops
     >>> op = known_ops()["add"]
     >>> op.kind, op.is_primitive, op.reduction
     (<Kind.ELEMENTWISE: 'elementwise'>, True, None)

@@ -15,7 +15,7 @@ from mgb.jit import trace
 ANSWERS = {
     "a function for a kernel": (
         {"compile": lambda graph: lambda *arrays, out: None},
-        r"compile\(\) of backend 'stranger' gave <function .*, where it has to be a mgb\.backend\.Kernel",
+        r"compile\(\) of backend 'stranger' gave <function .*, where it has to be a mgb\.backends\.Kernel",
     ),
     "nothing for a kernel": ({"compile": lambda graph: None}, r"compile\(\) .* 'stranger' gave None"),
     "no function to run": ({"kernel": {"run": "mul"}}, r"Kernel\.run of .*'stranger' is 'mul', .* a func"),
@@ -37,7 +37,7 @@ ANSWERS = {
     ),
     "a list for a joined kernel": (
         {"join": list, "traits": {"joins": True}},
-        r"join\(\) of backend 'stranger' gave \[.*, where it has to be a mgb\.backend\.Kernel or None",
+        r"join\(\) of backend 'stranger' gave \[.*, where it has to be a mgb\.backends\.Kernel or None",
     ),
     "a chain that is no function": (
         {"chain": lambda *args: 3},

@@ -16,8 +16,8 @@ import pytest
 from made_up_plugins import PLUGIN, distribution, forget, fresh, new_manager  # noqa: F401 - fixtures
 from mgb import errors, plugins, tensor
 from mgb.backends import API_VERSION, Backend, Kernel, Traits
-from mgb.dtypes import float32
 from mgb.ir import Spec
+from mgb.ir.dtypes import float32
 from mgb.jit import trace
 from mgb.ops import reduce
 from mgb.ops.declare import OPS
@@ -357,7 +357,7 @@ def test_traits_require_api_version():
 SPEAKER = """
 import numpy as np
 from mgb.backends import Backend, Kernel, Traits
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 
 class Mine(Backend):
     name, traits = {name!r}, Traits(["add", "mul"], min_ops=1, api_version={version})

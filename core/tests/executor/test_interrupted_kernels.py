@@ -12,8 +12,8 @@ from interrupting import MODES, at_line
 from mgb import Parameter, Tensor, jit, plugins
 from mgb.backends import Kernel, Specialize
 from mgb.backends.eager_backend import EagerBackend
+from mgb.backends.plugins import hookimpl
 from mgb.errors import AutoInterruptedError, TraceMismatchError
-from mgb.plugins import hookimpl
 from mgb.tensor import ACTIVE
 
 _CLOSURES = [mode for mode in MODES if mode != "whole"]  # there the weight would be an argument

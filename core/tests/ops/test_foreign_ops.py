@@ -32,7 +32,7 @@ from mgb.tensor.tracing import graph_of
 
 PACKAGE = """
 from mgb.ir import Kind, Op
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 
 halved = Op("halved", Kind.ELEMENTWISE, lambda x: x, body=lambda x: x * 0.5, cheap=True)
 

@@ -8,9 +8,9 @@ from typing import Any
 import mgb
 import numpy as np
 import pytest
+from mgb.backends.plugins import load_backend
 from mgb.errors import BackendError
 from mgb.jit import trace
-from mgb.plugins import load_backend
 
 R = np.random.default_rng(0)
 

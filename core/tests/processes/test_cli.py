@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mgb.plugins import EXTRAS, installed
+from mgb.backends.plugins import EXTRAS, installed
 from mgb.tools.cli import main
 
 SOFTMAX = Path(__file__).parent.parent.parent.parent / "examples" / "softmax.py"

@@ -12,9 +12,9 @@ import mgb
 import numpy as np
 import pytest
 from mgb import tensor
+from mgb.backends.plugins import installed
 from mgb.jit import trace
 from mgb.optimizer import SGD, Adam
-from mgb.plugins import installed
 from mgb.runtime.trusted import PYTHON, is_library, is_plugins, is_python, plugin_folders
 
 SOURCE = """

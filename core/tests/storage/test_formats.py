@@ -34,7 +34,7 @@ from pathlib import Path
 from mgb import dtypes
 from mgb.errors import DumpUnsupportedError, ModelFileError
 from mgb.storage.model_file import DumpInfo, Format, Model, ValueSpec
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 import $helper
 
 WRITTEN = []

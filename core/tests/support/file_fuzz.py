@@ -25,9 +25,9 @@ import mgb
 import mgb.functional as F
 import mutations
 import numpy as np
+from mgb.backends.plugins import import_backend
 from mgb.errors import CompiledFileError, MgbError
 from mgb.jit import LoadLimits, load, load_compiled, trace
-from mgb.plugins import import_backend
 from mgb.storage.graph_file import MAGIC
 from mgb.storage.input_data import read_array
 from mgb.storage.testcases import Cases

@@ -16,9 +16,9 @@ from types import FrameType
 from typing import Any
 
 import mgb.functional as F
-import mgb.memory
 import mgb.module as M
 import mgb.optimizer as optim
+import mgb.runtime.memory
 import numpy as np
 from mgb import Tensor, jit
 from mgb.autodiff import GradManager

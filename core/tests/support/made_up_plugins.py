@@ -10,7 +10,7 @@ from mgb.backends import API_VERSION
 
 PLUGIN = """
 from mgb.backends import Backend, Kernel, Traits
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 
 class Mine(Backend):
     name = {name!r}

@@ -18,7 +18,7 @@ from mgb.tools import cli
 
 PLUGIN = """
 from mgb.backends import Backend, Kernel, Traits
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 
 class Mine(Backend):
     name = "mine"

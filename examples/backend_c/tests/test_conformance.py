@@ -1,7 +1,7 @@
 """The conformance suite, run on this backend where there is a C compiler."""
 
 import pytest
-from mgb.plugins import import_backend
+from mgb.backends.plugins import import_backend
 from mgb_conformance import *  # noqa: F403
 
 MGB_BACKEND = "c"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mgb.backends.plugins import import_backend
 from mgb.errors import MgbError
-from mgb.plugins import import_backend
 from mgb_cuda.testing import host
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -35,7 +35,7 @@ STANDIN = f"""
 sys.path.insert(0, {str(Path(__file__).parents[2] / "nvrtc" / "tests")!r})
 from mgb_conformance import standin
 standin.install(1)
-from mgb.plugins import manager
+from mgb.backends.plugins import manager
 from nvrtc_as_gpu import BACKEND, Plugin
 manager.register(Plugin, name=BACKEND.name)
 """

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mgb.backends import Backend
+from mgb.backends.plugins import hookimpl
 from mgb.codegen import LOOK_UP
 from mgb.ir import Graph
-from mgb.plugins import hookimpl
 
 try:
     from mgb_cuda import Device, Properties, driver

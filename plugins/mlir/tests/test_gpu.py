@@ -16,7 +16,7 @@ pytest.importorskip("mgb_mlir", reason="the plugin is not installed: pip install
 pytest.importorskip("llvmlite", reason="what makes PTX is not installed: pip install llvmlite")
 pytest.importorskip("mgb_cuda", reason="what launches kernels is not installed: pip install ./plugins/cuda")
 
-from mgb.plugins import import_backend
+from mgb.backends.plugins import import_backend
 from mgb_cuda.testing import stub
 from mgb_cuda.testing.launched import answer
 from mgb_cuda.testing.on_gpu import see_that_there_is
@@ -153,7 +153,7 @@ class TestBackend:
 import sys
 sys.modules["mgb_cuda"] = None
 from mgb.errors import BackendImportError
-from mgb.plugins import import_backend
+from mgb.backends.plugins import import_backend
 from mgb_mlir import levels
 try:
     import_backend("mlir_ptx")

@@ -85,7 +85,7 @@ import numpy as np
 import mgb.functional as F
 from mgb.executor import kernels
 from mgb.ir import Spec
-from mgb.plugins import load_backend
+from mgb.backends.plugins import load_backend
 from mgb.tensor.tracing import graph_of
 x = np.linspace(-3, 3, 30 * 50, dtype=np.float32).reshape(30, 50)
 graph = graph_of(lambda x: F.softmax(x, 1), Spec(x.shape, x.dtype))

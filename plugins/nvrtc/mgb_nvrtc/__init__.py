@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mgb.backends import Backend
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 
 from .backend import Nvrtc
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from mgb import Tensor, dtypes
-from mgb.plugins import manager
+from mgb.backends.plugins import manager
 from mgb_conformance import standin
 from mgb_conformance.cases import samples
 from mgb_conformance.drive import Driver

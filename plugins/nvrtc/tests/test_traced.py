@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from mgb import Tensor
 from mgb.autodiff import GradManager
+from mgb.backends.plugins import manager
 from mgb.errors import DeviceMemoryError, DeviceMismatchError
 from mgb.jit import trace
 from mgb.optimizer import SGD
-from mgb.plugins import manager
 from mgb_conformance import standin
 from mgb_cuda.testing import host, stub
 from mgb_cuda.testing.launched import forked

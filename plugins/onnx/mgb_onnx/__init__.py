@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgb.plugins import hookimpl
+from mgb.backends.plugins import hookimpl
 
 from .format import Onnx
 

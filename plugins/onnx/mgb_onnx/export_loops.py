@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import onnx
-from mgb.dtypes import bool_, int64
 from mgb.ir import Graph, Node, Op
+from mgb.ir.dtypes import bool_, int64
 from mgb.loops import COND, WHILE
 
 from .values import NUMBER_OF

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from mgb.dtypes import bfloat16, float32, int64, uint16, uint32
 from mgb.ir import CONST, Node
+from mgb.ir.dtypes import bfloat16, float32, int64, uint16, uint32
 
 from .sheet import Sheet
 from .values import NUMBER_OF

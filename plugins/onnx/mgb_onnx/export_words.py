@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.dtypes import (
+from mgb.ir import Node
+from mgb.ir.dtypes import (
     bfloat16,
     bool_,
     float16,
@@ -28,7 +29,6 @@ from mgb.dtypes import (
     uint32,
     uint64,
 )
-from mgb.ir import Node
 
 from .export_nodes import (
     avg_pool,

@@ -11,8 +11,8 @@ import onnx
 from mgb import device as devices
 from mgb import dtypes
 from mgb.errors import ModelFileError, ModelUnsupportedError
-from mgb.memory import empty
 from mgb.ops.layout import reshape
+from mgb.runtime.memory import empty
 from mgb.storage.limits import meter
 from mgb.tensor import ACTIVE, Tensor, wrap
 from mgb.tensor.apply import constant

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from mgb import config, dtypes
 from mgb.backends import Traits
+from mgb.backends.plugins import hookimpl, manager
 from mgb.executor import kernels
 from mgb.ir import Graph, Spec
 from mgb.passes import lower
-from mgb.plugins import hookimpl, manager
 from mgb.tensor.tracing import graph_of
 from mgb_cuda.testing.bench import unasked
 from mgb_triton import products

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb import config
-from mgb.dtypes import as_dtype
 from mgb.ir import Graph, Spec
+from mgb.ir.dtypes import as_dtype
 from mgb.ops.activations import gelu
 from mgb.ops.images.contract import matmul
 from mgb.ops.primitives import maximum

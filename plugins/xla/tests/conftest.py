@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from mgb.backends.plugins import import_backend
 from mgb.errors import BackendError
-from mgb.plugins import import_backend
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from mgb.backends import Adopted, adopt
-from mgb.dtypes import as_dtype
+from mgb.backends.plugins import load_backend
 from mgb.ir import Spec
+from mgb.ir.dtypes import as_dtype
 from mgb.ops.bodies.transcendental import exp
 from mgb.ops.images.contract import matmul
 from mgb.ops.index import index_get
 from mgb.ops.sort import argsort_
 from mgb.passes import lower
-from mgb.plugins import load_backend
 from mgb.tensor.tracing import graph_of
 from mgb_xla.launch import DonationError
 from xla_helpers import new_process, program

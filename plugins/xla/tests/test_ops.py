@@ -198,7 +198,7 @@ def test_argsort_argtopk_and_argmax(dtype: str, descending: bool) -> None:
         x[2, 5:9] = -0.0
         x[3, 0], x[3, 1] = np.inf, -np.inf
     x = np.abs(x) if dtype == "uint64" else x
-    from mgb.dtypes import as_dtype
+    from mgb.ir.dtypes import as_dtype
 
     x = x.astype(as_dtype(dtype))
     for axis in range(3):

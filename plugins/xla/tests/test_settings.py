@@ -38,7 +38,7 @@ def test_jax_keeps_its_own_settings(tmp_path: Path) -> None:
 def test_jax_is_not_imported_before_a_kernel_is_needed(tmp_path: Path) -> None:
     script = """
         import sys
-        from mgb.plugins import load_backend
+        from mgb.backends.plugins import load_backend
         load_backend("xla").version()
         print("jax" in sys.modules)
     """
@@ -172,7 +172,7 @@ def test_forked_process_raises_after_xla_ran(tmp_path: Path) -> None:
 def test_process_forked_before_xla_ran_works(tmp_path: Path) -> None:
     script = """
         import os, signal
-        from mgb.plugins import load_backend
+        from mgb.backends.plugins import load_backend
         load_backend("xla").version()
         x = np.ones((600, 600), np.float32)
         child = os.fork()

@@ -8,9 +8,9 @@ from typing import Any
 import mgb
 import numpy as np
 import pytest
+from mgb.backends.plugins import load_backend
 from mgb.executor import turns
 from mgb.jit import fori_loop, scan, trace
-from mgb.plugins import load_backend
 
 R = np.random.default_rng(11)
 U = R.normal(size=(9, 7)).astype(np.float32)

@@ -379,7 +379,7 @@ class Failing(Backend):
     def compile(self, graph):
         if self.broken:
             raise RuntimeError("no such instruction")
-        from mgb.plugins import load_backend
+        from mgb.backends.plugins import load_backend
 
         return load_backend("eager").compile(graph)
 

@@ -11,9 +11,9 @@ import mgb.functional as F
 import numpy as np
 import pytest
 from mgb import Tensor, tensor
+from mgb.backends.plugins import installed
 from mgb.errors import TraceMismatchError
 from mgb.jit import exclude_from_trace, trace
-from mgb.plugins import installed
 
 pytestmark = pytest.mark.usefixtures("eager_backend")
 

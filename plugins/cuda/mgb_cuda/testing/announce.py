@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mgb.backends import Backend
 from mgb.backends.eager_backend import EagerBackend
-from mgb.plugins import manager
+from mgb.backends.plugins import manager
 
 from .bench import provider
 

@@ -110,7 +110,7 @@ class Described(Suite):
 
     def test_importing_the_backend_imports_no_toolchain(self) -> None:
         script = (
-            f"import sys; from mgb.plugins import import_backend; import {self.package}; "
+            f"import sys; from mgb.backends.plugins import import_backend; import {self.package}; "
             f"backend = import_backend({self.bench.name!r}); backend.probe(); backend.version(); "
             f"print([m for m in sys.modules if m.partition('.')[0] in {HEAVY}])"
         )

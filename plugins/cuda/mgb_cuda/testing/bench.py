@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from mgb.backends import Backend, Traits
 from mgb.backends.eager_backend import EagerBackend
+from mgb.backends.plugins import hookimpl
 from mgb.ir import Graph, Spec
 from mgb.passes.lower import lower
-from mgb.plugins import hookimpl
 from mgb.tensor.tracing import graph_of
 
 from ..device import Device

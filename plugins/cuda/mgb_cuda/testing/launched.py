@@ -247,7 +247,7 @@ print(json.dumps(found))
     def test_probe_reports_a_missing_driver(self, tmp_path: Path) -> None:
         script = f"""
 import json
-from mgb.plugins import import_backend
+from mgb.backends.plugins import import_backend
 print(json.dumps(import_backend({self.bench.name!r}).probe()))
 """
         text = answer(tmp_path, script)

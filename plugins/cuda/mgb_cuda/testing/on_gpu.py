@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mgb.backends.plugins import import_backend
 from mgb.ir import Graph
 from mgb.ops.declare import OPS
-from mgb.plugins import import_backend
 from mgb_conformance.cases import DTYPES, PARAMS, elementwise, of, operands, samples
 from mgb_conformance.cases import call as op_call
 from mgb_conformance.judge import judge, problem
