@@ -21,7 +21,7 @@ def answer(backend: Backend, method: str, kinds: Any, *args: Any) -> Any:
     """
     try:
         given = getattr(backend, method)(*args)
-    except MgbError:
+    except (MgbError, MemoryError):
         raise
     except Exception as error:
         raise BackendAnswerError(

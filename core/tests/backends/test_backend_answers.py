@@ -94,6 +94,17 @@ def test_backend_with_valid_return_values_works(monkeypatch):
     assert trace(lambda x: x * 2.0 + 1.0, symbolic=True, backend="stranger")(tensor([3.0])).item() == 7
 
 
+def test_missing_memory_is_no_wrong_answer(distribution):  # noqa: F811
+    distribution("sound")
+
+    def probe():
+        raise MemoryError
+
+    plugins.import_backend("sound").probe = probe
+    with pytest.raises(MemoryError):
+        plugins.load_backend("sound")
+
+
 def test_failing_probe_does_not_hide_other_backends(distribution):  # noqa: F811
     distribution("sound")
     distribution("raising")
