@@ -195,7 +195,7 @@ def _load_or_compile(graph: Graph, backend: Backend, key: str, replaces: Pairs) 
 
 
 def saved(kernel: Kernel, backend: Backend) -> bytes | None:
-    """What `backend` makes of `kernel` to keep it; None: nothing, and the logger ``mgb.backends`` has why.
+    """What `backend` makes of `kernel` to keep it; None: nothing, and the logger ``mgb.backend`` has why.
 
     A kernel that cannot be kept can be run all the same.
     """
@@ -233,7 +233,7 @@ def _compile(graph: Graph, backend: Backend, replaces: Pairs) -> Kernel:
     try:
         with forking.undivided(_work_of(backend)):
             kernel = backend.compile_over(graph, replaces) if replaces else backend.compile(graph)
-    except (ForkedProcessError, MeshError):
+    except (ForkedProcessError, MeshError, MemoryError):
         raise
     except Exception as error:
         raise CompileError(

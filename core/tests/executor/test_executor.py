@@ -320,6 +320,15 @@ def test_unloadable_cache_entry_is_replaced(fold: Fold) -> None:
     assert cache.load("fold", key) == str(lowered).encode()
 
 
+def test_missing_memory_is_no_failure_of_the_compiler(fold: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile(_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(fold, "compile", compile)
+    with pytest.raises(MemoryError):
+        kernels.kernel_for(graph_of(lambda a: a * a + 3.0, spec(3)), fold)
+
+
 @pytest.mark.parametrize("blob", [RuntimeError("no room for relocations"), "text"])
 def test_kernel_that_cannot_be_saved_still_runs(
     fold: Fold, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, blob: Any
