@@ -22,7 +22,7 @@ Instance = TypeVar("Instance")
 
 
 class Bindable(Generic[P, R]):
-    """What a traced function shares with Python functions. Without a function it is a decorator.
+    """Base class of traced functions, with the interface of Python functions and of decorators.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from .variant import extract_graph
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What `storage` needs of a recorded call.
+    """A recorded call, with all that `storage` needs.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What `scan`, `while_loop` and `cond` pass to loops: nested containers of Tensors, and functions of them."""
+"""Arguments of `scan`, `while_loop` and `cond`: nested containers of Tensors, and functions of them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def undo(
 
 
 class Snapshot:
-    """What lists, dicts and objects with fields hold, also those inside them, to be restored."""
+    """The contents of lists, dicts and objects with fields, nested ones too, to be restored."""
 
     def __init__(self, containers: Sequence[Any]) -> None:
         self._known: list[tuple[Any, list[Any], list[Any]]] = []  # with their keys, and what is held by these
