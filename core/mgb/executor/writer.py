@@ -327,7 +327,7 @@ class Writer:
         return self.names.setdefault(node, f"{letter}{len(self.names)}")
 
     def value(self, node: Node) -> str:
-        """What stands for an output or an operand; a constant that no step made is bound, an iota made."""
+        """Return the variable for an output or an operand; bind a constant without a step, create an iota."""
         if node not in self.names and not node.inputs:
             self.eager(Step(Graph((), (node,)), (), (node,), fused=False))
         return self.names[node]
