@@ -40,7 +40,7 @@ _OWN = dtypes.HALVES
 
 
 class FloatInfo(NamedTuple):
-    """What `finfo` gives."""
+    """The result of `finfo`."""
 
     bits: int
     eps: float
@@ -51,7 +51,7 @@ class FloatInfo(NamedTuple):
 
 
 class IntegerInfo(NamedTuple):
-    """What `iinfo` gives."""
+    """The result of `iinfo`."""
 
     bits: int
     max: int
@@ -194,10 +194,10 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 
 class Info:
-    """What a program may ask of the namespace: see the standard's inspection functions."""
+    """Inspection of the namespace: see the standard's inspection functions."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What is optional, and whether it is here; axes may be any number."""
+        """Return the optional capabilities, and whether they are available; axes may be any number."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> devices.Device:
@@ -221,5 +221,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """What a program may ask of the namespace."""
+    """Return the inspection object of the namespace."""
     return Info()
