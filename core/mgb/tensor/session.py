@@ -1,4 +1,4 @@
-"""What a Tensor and `apply` tell the trace that records or defers, and which one that is."""
+"""Sessions: the interface of a Tensor and `apply` to the current trace that records or defers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Refusal(NamedTuple):
-    """What a session raised when a value was read, without its frames, and the instruction that read it.
+    """The error that a session raised when a value was read, without frames, and the reading instruction.
 
     C code around the read may put an error of its own in place of ours. ``array[0] = x`` of NumPy answers
     "setting an array element with a sequence" to whatever `float` of a Tensor raises, `struct.pack` "required
@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
 
 
 class Session(Generic[Value]):
-    """What `apply` and `Tensor` speak to: a trace that records, a graph being built, waiting ops.
+    """The receiver of `apply` and `Tensor`: a trace that records, a graph being built, deferred ops.
 
     Each overrides the hooks that concern it; here they do nothing.
     """

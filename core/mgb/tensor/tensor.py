@@ -171,7 +171,7 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """What it is called, or nothing."""
+        """The name, or an empty string."""
         return getattr(self, "_name", "")
 
     @name.setter
