@@ -1,4 +1,4 @@
-"""What `export` writes, and what `load_compiled` makes of it: a function compiled in another process."""
+"""The files of `export`, which `load_compiled` turns into a function compiled in another process."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ def _backend(name: str | None, target: Any) -> Backend | None:
 
 
 def _in_short(target: str) -> str:
-    """What code is for, in a line: of a JSON object its texts, without the long lists."""
+    """Describe the target of code in a line: of a JSON object its strings, without the long lists."""
     try:
         told = json.loads(target)
     except (ValueError, RecursionError):

@@ -176,7 +176,7 @@ class Reader:
             self._blobs = [self._blob(*entry) for entry in header["blobs"]]
 
     def error(self, place: str, why: object) -> GraphFileError:
-        """What is wrong where."""
+        """Return an error for `place`, with the reason."""
         remedy = "it is damaged, or was not written by mgb: export it again, or use another copy"
         return GraphFileError(f"cannot load {self.name}: {place}: {why}; {remedy}")
 

@@ -75,7 +75,7 @@ class FoldingStopped(Exception):
 
 
 class Meter:
-    """What one load, or one call, has asked for so far.
+    """The resources that one load, or one call, has requested so far.
 
     Parameters
     ----------

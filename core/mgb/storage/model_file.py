@@ -182,13 +182,13 @@ class Names:
 
 
 def shown(op: Op) -> str:
-    """What the result of `op` is called by default: ``ADD``, ``REDUCE_SUM``, ``CONV2D``."""
+    """Return the default name of the result of `op`: ``ADD``, ``REDUCE_SUM``, ``CONV2D``."""
     return op.name.upper()
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How much a file tells of what it was made from.
+    """The amount of detail that a file has about its source.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class DumpRequest:
-    """What is to be written.
+    """The contents of a file to write.
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ DumpInfo = namedtuple("DumpInfo", "nr_opr tot_bytes tensor_value_bytes content_h
 
 
 class Format(ABC):
-    """How models stand in files.
+    """A format of model files.
 
     Attributes
     ----------

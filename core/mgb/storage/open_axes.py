@@ -89,7 +89,7 @@ def named_axes(
 def recorded_for(
     traced: Recording, captured: Captured, axes: Mapping[tuple[int, int], str]
 ) -> Iterator[tuple[dict[str, int], Captured]]:
-    """What is recorded for all corners of a box of lengths, and for one more set of them."""
+    """Iterate over recordings for all corners of a box of lengths, and for one more set of them."""
     names = list(dict.fromkeys(axes.values()))
     if not names:
         return

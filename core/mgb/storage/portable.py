@@ -20,7 +20,7 @@ from .graph_file import Reader, Writer
 
 
 def pack(program: Program, writer: Writer) -> dict[str, Any]:
-    """What `unpack` makes the program of; its values are numbered, inputs first, then as steps write them.
+    """Serialize the program for `unpack`; its values are numbered, inputs first, then as steps write them.
 
     Raises
     ------

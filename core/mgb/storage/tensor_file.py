@@ -54,7 +54,7 @@ def encoded(obj: Any) -> list[bytes]:
 
 
 def decoded(content: bytes, name: str, place: Callable[[str], str | None]) -> Any:
-    """What was `encoded` as the `content` of the file `name`; of others, the arrays by name.
+    """Decode the `content` that `encoded` wrote to the file `name`; of other files, return arrays by name.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def decoded(content: bytes, name: str, place: Callable[[str], str | None]) -> An
 
 @contextmanager
 def _blaming(name: str) -> Iterator[None]:
-    """What goes wrong inside is the fault of the file of this name."""
+    """Name the file in errors that are raised inside."""
     try:
         yield
     except DeviceError:
