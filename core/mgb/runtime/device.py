@@ -161,7 +161,7 @@ def device_type(device: str) -> str:
 
 
 def get_device_count(kind: str) -> int:
-    """How many devices of `kind` (``"cpu"``, ``"gpu"``, ``"xpu"``) there are.
+    """Return the number of devices of `kind` (``"cpu"``, ``"gpu"``, ``"xpu"``).
 
     Examples
     --------

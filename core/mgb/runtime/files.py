@@ -46,7 +46,7 @@ def replace_file(path: Path, blobs: Iterable[Any]) -> None:
 
 
 def _mode_of(path: Path) -> int | None:
-    """What `path` leads to and who may use it; None where nothing is there."""
+    """Return the mode of the file that `path` leads to; None if it does not exist."""
     try:
         return os.stat(path).st_mode
     except FileNotFoundError:
