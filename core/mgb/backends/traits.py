@@ -1,4 +1,4 @@
-"""What a backend says of itself: the core asks these traits, and never its name."""
+"""Traits of a backend: the core queries these, and never its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLDEST_API_VERSION = 1
 
 
 class Scope(Enum):
-    """How large a group a backend takes.
+    """The size of the groups that a backend takes.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Scope(Enum):
 
 
 class Specialize(Enum):
-    """What a kernel is compiled for; everything else is a runtime argument.
+    """The properties that a kernel is specialized for; everything else is a runtime argument.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Specialize(Enum):
 
 
 class Strided(Enum):
-    """Which memory layouts of its inputs a kernel reads without a copy.
+    """The memory layouts of inputs that a kernel reads without a copy.
 
     Attributes
     ----------
@@ -260,7 +260,7 @@ def _refusal(name: str, given: Any, known: Iterable[str], verb: str = "is") -> B
 
 
 def nearest(given: Any, known: Iterable[str]) -> str:
-    """What was likely meant by a name that is none, for the end of a message.
+    """Return a suggestion for an unknown name, for the end of a message.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a kernel and its launcher agree on: the operands, and how the axes of the domain are gone through."""
+"""The interface of a kernel and its launcher: the operands, and the loops over the axes of the domain."""
 
 from __future__ import annotations
 
