@@ -78,7 +78,7 @@ def _lying(node: Node) -> Shape | None:
 
 
 def _repeated(node: Node, *values: Tensor) -> Tensor | None:
-    """What is computed, and then repeated along one axis, side by side with itself."""
+    """Return a computed value repeated along one axis as a ``concat`` of itself, or None."""
     inner = inputs_of(values[0], BROADCAST_TO) if node.op is RESHAPE else None
     if inner is None or inner[0].ndim != values[0].ndim or not _is_computed(node_of(inner[0])):
         return None

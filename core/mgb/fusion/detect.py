@@ -208,7 +208,7 @@ class _Detection:
         return before_product(self.groups[first], self.groups[then], side, nodes)
 
     def _uses(self, first: int, then: int) -> set[int]:
-        """What `then` wants the values of `first` for, if it has a product: see `products.Product.uses`."""
+        """Return what `then` needs the values of `first` for in its product: see `products.Product.uses`."""
         product = self.groups[then].product
         if product is None:
             return set()
@@ -218,7 +218,7 @@ class _Detection:
         return set().union(*(product.uses(*pair) for pair in inside))
 
     def _reads_of_both(self, first: int, then: int) -> tuple[set[Node], set[Node], set[Node]]:
-        """What the one that reads more reads, what the other adds, and what each computes for the other.
+        """Return what the larger reader reads, what the other adds, and what they compute for each other.
 
         None of it takes longer than the smaller of the two is large.
         """

@@ -1,4 +1,4 @@
-"""Which nodes a backend takes, and which sets of nodes are one group. Nothing here merges anything."""
+"""Fusion rules: the nodes that a backend takes, and the sets that form a group. They merge nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEW_ROWS, MANY = 8, 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class FusionConfig:
-    """What the user allows.
+    """Limits of fusion that the user sets.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
 
 
 def weight(traits: Traits, node: Node) -> int:
-    """How many ops `node` is for a backend that takes it; a reduction is worth a kernel of its own.
+    """Count the ops that `node` is for a backend that takes it; a reduction is worth a kernel of its own.
 
     A product in a domain is not: alone it is left to a library.
     """
@@ -128,7 +128,7 @@ def _spell(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What the rules need to know of a group.
+    """Properties of a group that the fusion rules need.
 
     Attributes
     ----------
