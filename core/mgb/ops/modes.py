@@ -256,7 +256,7 @@ class Elemwise:
 
     @property
     def arity(self) -> int:
-        """How many inputs it takes."""
+        """The number of inputs."""
         return self._mode.arity
 
     def __call__(self, *inputs: Any) -> Tensor:

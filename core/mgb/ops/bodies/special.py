@@ -196,7 +196,7 @@ def _erfc_of_magnitude(a: Tensor) -> Tensor:
 
 
 def normal_ratio(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What is left of the normal distribution function `Phi` of ``-a``, ``a >= 0``, without its exponential.
+    """Return the normal distribution function `Phi` of ``-a``, ``a >= 0``, without its exponential.
 
     Returns
     -------
