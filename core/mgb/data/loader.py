@@ -21,7 +21,7 @@ Collate = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True)
 class _Task:
-    """What a worker does: it takes samples and puts them together."""
+    """The task of a worker: take samples and collate them."""
 
     dataset: Any
     collate: Collate
@@ -128,7 +128,7 @@ class DataLoader:
         self.collate_fn = collate_fn
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """Return the number of batches in an epoch."""
         whole, rest = divmod(len(self.dataset), self.batch_size)
         return whole + bool(rest and not self.drop_last)
 

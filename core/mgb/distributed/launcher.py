@@ -161,7 +161,7 @@ def _result(path: Path, rank: int) -> Any:
 
 
 def work(name: str) -> None:
-    """What each of the processes does."""
+    """Run the work of one process."""
     folder = Path(name)
     try:
         with open(folder / _CALL, "rb") as file:

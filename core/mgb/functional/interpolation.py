@@ -130,7 +130,7 @@ def _read(x: Tensor, axis: int, places: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _taps(t: np.ndarray[Any, Any], cubic: bool) -> list[tuple[int, np.ndarray[Any, Any]]]:
-    """Which neighbours count, and how much, at the distance `t` behind the one at 0."""
+    """List the neighbours and their weights at the distance `t` after the one at 0."""
     if not cubic:
         return [(0, 1 - t), (1, t)]
     return [(step, _keys(np.abs(t - step))) for step in (-1, 0, 1, 2)]

@@ -19,7 +19,7 @@ from .sizes import size
 
 
 class _Convolution(Module):
-    """What all of them share: sizes, initial values, text. `axes` says how many axes a window has."""
+    """Base class of convolutions: sizes, initial values, repr. `axes` is the number of axes of a window."""
 
     axes = 2
     conv_mode, compute_mode = "cross_correlation", "default"

@@ -45,7 +45,7 @@ def _checked(layer: Module, hx: Any, count: int, shape: tuple[int, ...]) -> Stat
 
 
 class _Cell(Module):
-    """What cells share: a linear map of the input and one of the state, for each of `gates` gates.
+    """Base class of cells: a linear map of the input and one of the state, for each of `gates` gates.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class _Cell(Module):
             init.uniform_(parameter, -reach, reach)
 
     def seen(self, inputs: Tensor) -> Tensor:
-        """What inputs of any number of axes say to the gates: for a whole sequence it is one product."""
+        """Project inputs of any number of axes to the gates: for a whole sequence in one product."""
         if not inputs.ndim or inputs.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{type(self).__name__}: an input of shape {inputs.shape} has no {self.input_size} features"

@@ -1,4 +1,4 @@
-"""What one traced function has cost so far, and why it was compiled again."""
+"""Statistics of one traced function: its cost so far, and the reasons of recompilation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Statistics:
         self._lock = forking.lock()
 
     def compiled(self, compile: Callable[[], Program]) -> Program:
-        """What `compile` returns; its time and its kernels are counted."""
+        """Call `compile`, and count its time and its kernels."""
         start = time.perf_counter()
         with kernels.counting() as counted:
             program = compile()

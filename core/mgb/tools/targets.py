@@ -1,4 +1,4 @@
-"""What FILE:FUNCTION names on the command line."""
+"""The FILE:FUNCTION targets of the command line."""
 
 from __future__ import annotations
 

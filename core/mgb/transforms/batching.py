@@ -22,7 +22,7 @@ from ..tensor.tracing import rebuild
 
 
 class Value(NamedTuple):
-    """What a node stands for: a Tensor, with a batch along its axis 0 or the same for each element."""
+    """The value of a node: a Tensor, with a batch along its axis 0 or the same for each element."""
 
     tensor: Tensor
     batched: bool

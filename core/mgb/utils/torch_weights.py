@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """What `load_torch_state_dict` left alone, under the names that PyTorch's own function gives them."""
+    """The keys that `load_torch_state_dict` did not load, named as PyTorch's own function names them."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
