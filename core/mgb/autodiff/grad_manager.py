@@ -44,7 +44,7 @@ class _Recorder(ABC):
 
     @abstractmethod
     def _opened_by(self, frame: FrameType) -> None:
-        """Handle that code in `frame` has opened it, maybe by a ``with``."""
+        """Called when code in `frame` has opened it, maybe by a ``with``."""
 
     def __enter__(self) -> Self:
         recorded = self._records()

@@ -99,12 +99,12 @@ class Traits:
     ----------
     vocabulary : frozenset of str
         Ops that it prints itself, beside ``const``, ``iota`` and ``cast``, which every backend prints. What
-        is not in it is spelt out by the core; so are casts to 16-bit floats that float32 rounds already,
+        is not in it is decomposed by the core; so are casts to 16-bit floats that float32 rounds already,
         unless it has ``cast``. The keys of the printing table, as a rule. That they are ops is checked when
         the backend is loaded, for its plugin may bring some of its own.
     kinds : frozenset of Kind
     dtypes : frozenset of str
-        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is spelt in float32 by the core: a
+        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is lowered to float32 by the core: a
         kernel meets them only in inputs, outputs and casts.
     devices : frozenset of str
         ``"cpu"``, ``"gpu"``.
@@ -275,6 +275,4 @@ def nearest(given: Any, known: Iterable[str]) -> str:
         meant = last[near[0]]
         return f"; did you mean {meant if '.' in meant else repr(meant)}?"
     listed = sorted(last.values())
-    return (
-        f", not one of {', '.join(listed)}" if 0 < len(listed) <= 20 else ", which is no name that is known"
-    )
+    return f", not one of {', '.join(listed)}" if 0 < len(listed) <= 20 else ", which is not a known name"

@@ -64,7 +64,7 @@ class Frame(Generic[Described]):
     span : mapping
         See `mgb.codegen.spans`.
     flat : bool
-        There are no reductions: the whole domain is one row that folds nothing.
+        It has no reductions: the whole domain is one row that folds nothing.
     inner : int or None
         The innermost axis whose length is not 1.
     columns : bool

@@ -145,7 +145,7 @@ def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset(
     Raises
     ------
     GraphError
-        It is no such group, see `domain` and `reduced_axes`.
+        It is not such a group, see `domain` and `reduced_axes`.
 
     Examples
     --------

@@ -107,7 +107,7 @@ def init_process_group(
     Raises
     ------
     DistributedError
-        There is no communicator, or this process was started as another one.
+        No communicator is available, or this process was started as another one.
 
     Examples
     --------

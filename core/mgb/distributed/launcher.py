@@ -57,7 +57,7 @@ def run(number: int, program: Sequence[str], backend: str | None = None, reads: 
 class launcher:
     """Decorator: each call runs the function in so many processes that are one job.
 
-    The function and its arguments go to processes that are started anew, never forked, by cloudpickle; so it
+    The function and its arguments go to newly started processes, never forked, by cloudpickle; so it
     may be local, a lambda, or stand in the program that is run, which the processes do not run again.
 
     Parameters

@@ -108,7 +108,7 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     CompileError
         The backend failed; the message has its name, its error and the graph.
     BackendAnswerError
-        What it gave is no kernel.
+        It did not return a `Kernel`.
     ForkedProcessError
         This is a child of a process whose threads are wanted.
     """

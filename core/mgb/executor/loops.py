@@ -31,7 +31,7 @@ Run = Callable[..., None]
 
 
 def with_results(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Each op that gives a bundle in one step with all that is taken out of that: so there is no bundle."""
+    """Join each op that returns a bundle and the reads of its parts in one step, which needs no bundle."""
     parts: dict[Node, list[Node]] = {}
     for step in steps:
         for node in step.writes:

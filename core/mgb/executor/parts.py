@@ -164,7 +164,7 @@ class _Finder:
         if overwrites and not same_shape(shape, tuple(count(*w) for w in window)):
             return False
         if overwrites and taken is None and any(step != 1 for *_, step in window):
-            return False  # what it leaves is no few ranges
+            return False  # the rest would be too many ranges
         strides = self.strides.get(whole, row_major(whole.spec.shape))
         steps = tuple(s * step for s, (*_, step) in zip(strides, window, strict=True))
         is_free = partial(self._is_free, taken) if overwrites else None

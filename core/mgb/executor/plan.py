@@ -295,7 +295,7 @@ def _around(group: Graph, *nodes: Node) -> set[Node]:
     around, waiting = set(nodes), list(nodes)
     while waiting:
         node = waiting.pop()
-        # An operand that others read as well is no tie between them.
+        # An operand with other readers does not tie them together.
         is_operand = node.op.kind is Kind.LEAF and node not in nodes
         for n in (*node.inputs, *(() if is_operand else group.readers[node])):
             if n not in around:

@@ -140,7 +140,7 @@ class Scan:
         return found, missing
 
     def rooms(self, fresh: Sequence[Callable[[], Any]]) -> list[list[Any]]:
-        """Memory for what is carried, where that is no result."""
+        """Return memory for carried values that are not results."""
         counts = [self.rounds(root) - len(taken) for root, taken in enumerate(self.slots[0])]
         return [[fresh[root]() for _ in range(count)] for root, count in enumerate(counts)]
 

@@ -53,7 +53,7 @@ class Value:
     Attributes
     ----------
     arrays : tuple of arrays
-        In the first turns; then it begins anew.
+        In the first turns; then they repeat.
     step : int
         How many bytes it moves from turn to turn.
     """
@@ -115,7 +115,7 @@ class Turns:
     Raises
     ------
     Unfit
-        It has steps for which there is no kernel, nor a copy.
+        It has steps with neither a kernel nor a copy.
     """
 
     def __init__(self, program: Program, carried: Mapping[int, int]) -> None:

@@ -51,7 +51,7 @@ def interpolate(
     Raises
     ------
     ValueError
-        There is no such mode, or `align_corners` is given for ``nearest``.
+        `mode` is not one of the known modes, or `align_corners` is given for ``nearest``.
     ShapeError
         The image has other axes, or a length is missing, negative, or of an image without elements.
 
@@ -61,7 +61,7 @@ def interpolate(
     (1, 1, 2, 4)
     """
     if mode not in _AXES:
-        raise ValueError(f"interpolate: {mode!r} is no mode, choose one of {', '.join(_AXES)}")
+        raise ValueError(f"interpolate: {mode!r} is not a mode; choose one of {', '.join(_AXES)}")
     if mode == "nearest" and align_corners is not None:
         raise ValueError("interpolate: align_corners is not for mode 'nearest'")
     axes = inp.ndim - 2

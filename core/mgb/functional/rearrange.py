@@ -139,7 +139,7 @@ def pad(
     Raises
     ------
     ValueError
-        There is no such mode.
+        `mode` is not one of the known modes.
     ShapeError
         A border for each axis is wanted; ``reflect`` needs an axis longer than its borders.
 

@@ -123,7 +123,7 @@ class _Detection:
         alone = [g for g in self._alive() if self.groups[g].product is None]
         tiny = [g for g in alone if about(prod(self.groups[g].domain)) < TINY]
         most = self.traits.min_ops if self.traits.joins else CROWDED  # kernels that are joined compile alone
-        domains: list[Shape] = []  # sizes are no keys
+        domains: list[Shape] = []  # sizes cannot be dict keys
         for g in tiny:
             if not any(same_shape(self.groups[g].domain, known) for known in domains):
                 domains.append(self.groups[g].domain)

@@ -15,7 +15,7 @@ from ..ir import Graph, Kind, Node, Op, Spec
 from ..ops.reduce import EXTENT
 from ..passes.rewrite import with_inputs
 
-#: A constant that is no part of a kernel's text: it is read, so one kernel serves every value.
+#: A constant that is not part of a kernel's source: it is read, so one kernel serves every value.
 NUMBER = Op(
     "number",
     Kind.LEAF,

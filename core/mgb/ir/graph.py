@@ -128,7 +128,7 @@ class Op:
         one for each element that is computed, or folded, or as its body says.
     moves : callable or None
         ``(shape, strides, **params) -> strides``, in elements, of what the op makes of an operand that lies
-        so, or None where that is no view of the operand. None in its place: it never is.
+        so, or None where that is not a view of the operand. None in its place: it never is.
     parts : callable or None
         ``(*shapes, **params) -> windows``: the ranges of the result, along each axis, where each operand
         stands, for an op that gives nothing else. None in place of one: as large as the result, the operand

@@ -66,7 +66,7 @@ def as_tensor(value: Any, what: str) -> Tensor:
     try:
         (made,) = literals(what, [value])
     except (TypeError, ValueError):
-        raise LoopError(f"{what} is {value!r:.60}, which is no array; give Tensors or numbers") from None
+        raise LoopError(f"{what} is {value!r:.60}, which is not an array; give Tensors or numbers") from None
     return made  # type: ignore[no-any-return]
 
 

@@ -350,7 +350,7 @@ def _while_gradients(
     if not forward_mode.get():
         raise NoGradientError(
             "while_loop has no gradient in reverse mode: how often it runs is known only when it has ended, "
-            "so there is no memory for what its steps keep. Use scan, or fori_loop with bounds that are "
+            "so the memory for its steps cannot be allocated. Use scan, or fori_loop with bounds that are "
             "Python numbers; derivatives in a direction, by jvp, it has"
         )
     found: list[Tensor | None] = [None] * len(operands)

@@ -69,7 +69,7 @@ class _Convolution(Module):
         return (self.groups, first // self.groups, second // self.groups, *self.kernel_size)
 
     def reset_parameters(self) -> None:
-        """Draw the initial values anew."""
+        """Draw new initial values."""
         fan_in = math.prod(self.kernel_size) * self.in_channels // self.groups
         init.normal_(self.weight, 0.0, 1.0 / math.sqrt(fan_in))
         if self.bias is not None:

@@ -76,7 +76,7 @@ class _Cell(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the initial values anew."""
+        """Draw new initial values."""
         reach = 1.0 / math.sqrt(max(self.hidden_size, 1))
         for parameter in self.parameters():
             init.uniform_(parameter, -reach, reach)
@@ -135,7 +135,7 @@ class RNNCell(_Cell):
         name: str | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"{nonlinearity!r} is no nonlinearity of a cell: choose 'tanh' or 'relu'")
+            raise ValueError(f"{nonlinearity!r} is not a nonlinearity of a cell: choose 'tanh' or 'relu'")
         super().__init__(input_size, hidden_size, bias, name)
         self.nonlinearity = nonlinearity
 

@@ -356,7 +356,7 @@ def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: 
     if given.dtype.kind not in "iu":
         raise TypeError(f"pad: pad_width is made of integers, got {pad_width!r}")
     if given.shape not in ((), (1,), (2,), (1, 1), (1, 2), (array.ndim, 1), (array.ndim, 2)):
-        raise ShapeError(f"pad: pad_width {pad_width!r} is no pair for each of the {array.ndim} axes")
+        raise ShapeError(f"pad: pad_width {pad_width!r} is not a pair for each of the {array.ndim} axes")
     if given.size and given.min() < 0:
         raise ShapeError(f"pad: a border of {pad_width!r} elements has negative lengths")
     widths = np.broadcast_to(given, (array.ndim, 2)).tolist()

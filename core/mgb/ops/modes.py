@@ -220,7 +220,7 @@ class Elemwise:
     Raises
     ------
     ValueError
-        There is no such mode.
+        `mode` is not one of the known modes.
 
     Examples
     --------

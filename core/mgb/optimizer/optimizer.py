@@ -184,7 +184,7 @@ class Optimizer(Holder):
                 yield from inside(name, value)
 
     def __decides__(self) -> Iterator[Any]:
-        """For which parameters it works, and the hyper-parameters that no step asks for anew."""
+        """For which parameters it works, and the hyper-parameters that no step reads again."""
         yield "param_groups"
         for place, group in enumerate(self.param_groups):
             asked = self._asked_for(group)
@@ -203,7 +203,7 @@ class Optimizer(Holder):
     #: Whether the step is one where parameters and gradients are complex.
     _takes_complex = False
 
-    #: Functions of a group that decide which ops `_update` does by numbers that are asked for anew.
+    #: Functions of a group that decide which ops `_update` does by numbers that each step reads again.
     _decisions: tuple[Callable[[Group], bool], ...] = ()
 
     @abstractmethod
@@ -212,7 +212,7 @@ class Optimizer(Holder):
 
     @abstractmethod
     def _live(self, group: Group) -> dict[str, Callable[[], float]]:
-        """The numbers that a compiled step asks for anew at every call, by the names that `_update` uses."""
+        """The numbers that a compiled step reads again at every call, by the names that `_update` uses."""
 
     @abstractmethod
     def _update(

@@ -65,7 +65,7 @@ class Watch:
     ladder : Ladder, optional
         Prints it, and what is compiled.
     miss : object
-        What something gives that is no whole call.
+        The value that marks an incomplete call.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class Statistics:
             self.records += 1
 
     def again(self, reason: str, level: int = logging.INFO) -> None:
-        """Something is recorded or compiled anew, for a `reason` in the user's terms; logged at `level`."""
+        """Count a re-recording or recompilation, for a `reason` in the user's terms; logged at `level`."""
         logger.log(level, "%s", reason)
         call = self._profiled()
         if call is not None:

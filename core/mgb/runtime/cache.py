@@ -67,7 +67,7 @@ def folder() -> Path:
     if named:
         try:
             return Path(named).expanduser()
-        except RuntimeError as error:  # there is no such user
+        except RuntimeError as error:  # the user is unknown
             raise config.CACHE_DIR.error("a folder") from error
     import platformdirs
 

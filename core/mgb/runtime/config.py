@@ -83,7 +83,7 @@ def whole(text: str) -> int:
     except ValueError:
         found = float(text)
     if not found.is_integer() or abs(found) >= 1 << 63:
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return int(found)
 
 

@@ -125,7 +125,7 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
       a reference;
     * memoryviews and DLPack capsules of an array refer to it as well;
     * an array that is a view, of a user's array perhaps, is never owned;
-    * an array of a GPU is no view, and alone on memory that CuPy itself has allocated for it: views, and
+    * an array of a GPU is not a view, and alone on memory that CuPy itself has allocated for it: views, and
       arrays that are made on its pointer, refer to the array, the pointer or the memory.
 
     What no count can show is a bare address, ``array.ctypes.data``, and a thread that comes to the owner

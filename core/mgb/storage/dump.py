@@ -325,7 +325,7 @@ def _strip_info_text(path: str | os.PathLike[str], found: Mapping[str, Any], app
     Raises
     ------
     DumpOptionError
-        The file that is to be added to is no such JSON.
+        The file to append to does not have such JSON.
     """
     target = Path(path)
     merged = dict(found)

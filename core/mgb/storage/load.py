@@ -309,7 +309,7 @@ def load(
     InvalidLimitsError
         `limits` are no `LoadLimits`.
     ModelFileError
-        It is no model, or a damaged one; `ModelVersionError`: one of a version that is not read.
+        It is not a model, or it is damaged; `ModelVersionError`: one of a version that is not read.
     ModelUnsupportedError
         Operators or types are lacking; the message names each with its node.
     UnknownFormatError

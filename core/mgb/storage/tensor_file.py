@@ -44,7 +44,7 @@ def encoded(obj: Any) -> list[bytes]:
     Raises
     ------
     TypeError
-        Something in `obj` is no tensor, no number and no container of them.
+        Something in `obj` is not a tensor, a number or a container of them.
     """
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     try:
@@ -111,7 +111,7 @@ def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     if type(value) not in _PLAIN:
         remedy = "; save its state_dict()" if hasattr(obj, "state_dict") else ""
         kind = type(obj).__name__
-        raise TypeError(f"cannot save {path or 'this'}: a {kind} is no tensor and no number{remedy}")
+        raise TypeError(f"cannot save {path or 'this'}: a {kind} is not a tensor or a number{remedy}")
     return ["plain", value]
 
 

@@ -101,7 +101,7 @@ def _arrays(found: Any) -> Named:
     """The arrays of a test case."""
     for name, value in found.items():
         if not isinstance(name, str) or not isinstance(value, np.ndarray):
-            raise ValueError(f"{name!r} is no name of an array")
+            raise ValueError(f"{name!r} is not the name of an array")
     named: Named = found
     return named
 

@@ -4,7 +4,7 @@ Here also a module of mgb says of its functions what the tracer, which looks int
 its variable ``__tracing__`` maps the name of a function or class, or ``"*"`` for all, to one of
 
 * ``"impure"``: it changes or reads what no guard tells;
-* ``"changes"``: it changes its object in a way that is no value of a Tensor;
+* ``"changes"``: it changes its object in a way that is not a value of a Tensor;
 * ``"tells"``: this method tells the session itself which `Holder` it works with;
 * ``"elementwise"``: it takes numbers as operands of ops, and only computes with them;
 * ``"watched"``, of all: the module is written as by a user.

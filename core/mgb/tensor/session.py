@@ -111,7 +111,7 @@ class Session(Generic[Value]):
         """Told that the value of `tensor`, a place in this trace, is about to be read for a shape."""
 
     def seen(self, tensor: Value) -> None:
-        """Told that the value of `tensor`, which is no place in this trace, is wanted inside the body."""
+        """Called when the body needs the value of `tensor`, which has no place in this trace."""
 
     def adopt(self, alias: Value, original: Value) -> None:
         """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
@@ -132,7 +132,7 @@ class Session(Generic[Value]):
         """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
 
     def follows(self, tensor: Value, number: Scalar) -> bool:
-        """Told that the constant `tensor` was made of `number`; is it to be made anew at every call?"""
+        """Called when the constant `tensor` is made of `number`; return whether each call recreates it."""
         return False
 
     def entered(self, holder: Any) -> None:
@@ -246,7 +246,7 @@ def handling() -> bool:
 
 
 def of_handler(error: BaseException) -> bool:
-    """Has a signal handler raised it, which ran in between? Then it is no failure of what caught it."""
+    """Has a signal handler raised it, which ran in between? Then it is not a failure of what caught it."""
     codes = [Outside.__call__.__code__, *map(_code_of, map(_get, _SIGNALS))]
     trace = error.__traceback__
     while trace is not None:

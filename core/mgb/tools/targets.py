@@ -29,7 +29,7 @@ def target_of(text: str, shapes: str = "") -> tuple[Any, list[Any]]:
     Raises
     ------
     CommandError
-        There is no such function, or nothing says what its arguments are.
+        The function does not exist, or its arguments are unknown.
     """
     path, _, name = text.rpartition(":")
     if not path or not Path(path).is_file():

@@ -48,7 +48,7 @@ def as_tensor(value: Any) -> Tensor:
     try:
         return Tensor(as_given(value))
     except (TypeError, ValueError):
-        raise TransformError(f"a transformed argument is {value!r}, which is no array") from None
+        raise TransformError(f"a transformed argument is {value!r}, which is not an array") from None
 
 
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:

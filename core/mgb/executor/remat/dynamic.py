@@ -114,7 +114,7 @@ class _Play:
         line = self.timeline
         if len(self.runs) > _MOST_RUNS * len(line):
             raise TooSmallError
-        for value in line.writes[step]:  # readers to come read the new one, and make its views anew
+        for value in line.writes[step]:  # readers to come read the new one, and make its views again
             if line.owner[value] == value and self.present[value] and value not in line.returned:
                 self.forget(value)
         needed = sum(line.nbytes[v] for v in line.writes[step])
@@ -149,7 +149,7 @@ class _Play:
         self.dropped.add(root)
 
     def forget(self, root: int) -> None:
-        """A value and its views are no longer there."""
+        """Remove a value and its views."""
         for value in self.members[root]:
             self.present[value] = False
         self.alive -= self.timeline.nbytes[root]

@@ -113,7 +113,7 @@ def _bytes_of(node: Node) -> int:
 
 
 def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], int] = _bytes_of) -> Timeline:
-    """The timeline of the steps of `graph`; what is no view of another value is taken to be row-major.
+    """The timeline of the steps of `graph`; what is not a view of another value is taken to be row-major.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ def whole(number: Any, name: str = "a length") -> Any:
     Raises
     ------
     ConversionError
-        It is no integer: nothing is rounded.
+        It is not an integer: nothing is rounded.
     """
     if type(number) is Size or type(number) is int:
         return number

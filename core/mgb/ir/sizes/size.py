@@ -24,7 +24,7 @@ Monomial = tuple[int, ...]
 Terms = tuple[tuple[Monomial, int], ...]
 #: A polynomial, and how it compares with 0.
 Guard = tuple[Terms, str]
-#: A letter that is no length: what is divided, by what, and the function.
+#: A letter that is not a length: what is divided, by what, and the function.
 Quotient = tuple[Terms, Terms, Callable[[Any, Any], Any]]
 
 _ONE: Monomial = ()

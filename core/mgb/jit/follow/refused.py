@@ -30,7 +30,7 @@ _CHANGING_ARRAYS = frozenset(
 _CHANGEABLE = (list, dict, set, bytearray, deque)
 #: Those that can always be undone.
 _UNDONE = ((list, "append"), (dict, "setdefault"))
-#: Attributes that Python code writes, and that are no places.
+#: Attributes that Python code writes, and that are not locations.
 _SPECIAL = frozenset(
     "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
     "__annotations__ __doc__ shape dtype strides writeable flat real imag".split()

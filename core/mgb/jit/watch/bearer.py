@@ -71,7 +71,7 @@ class Bearer:
                 self._walk.guard(names, "items", tuple(vars(base)))
 
     def _is_missed(self, name: str) -> bool:
-        """May code have seen that there is no such attribute, or one of the class in its place?"""
+        """Return whether code may have seen that the attribute is absent, or one of the class instead."""
         if self._walk.handles_errors or issubclass(type(self._thing), (ModuleType, type)):
             return True
         if name in self._walk.stored or "setattr" in self._walk.loaded:

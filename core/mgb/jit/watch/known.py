@@ -216,7 +216,7 @@ CONTAINERS: tuple[type, ...] = (
     types.SimpleNamespace, np.ndarray,
 )  # fmt: skip
 
-#: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
+#: Objects that are created at each access; what they are made of is known by itself.
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 #: Functions and methods in C.

@@ -42,7 +42,7 @@ DENIED = frozenset(
     "__globals__ __closure__ cell_contents gi_frame cr_frame ag_frame f_back f_globals f_locals f_builtins "
     "tb_frame".split()
 )
-#: Texts longer than this are no names.
+#: Strings longer than this are not names.
 _LONGEST = 80
 #: The deepest call of `getattr` whose arguments are followed, in instructions.
 _FARTHEST = 12

@@ -49,7 +49,7 @@ class Observer:
     refuses : bool
         Raise an error at the first impurity.
     of_instance : bool
-        The function is a method, whose instance is given first and is no argument.
+        The function is a method, whose instance is given first and is not an argument.
     follows : frozenset of Source, optional
         Where other Tensors may stand; numbers are not followed here.
 

@@ -281,7 +281,7 @@ def _caller(frame: FrameType) -> FrameType | None:
 
 
 def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
-    """Does the garbage collector tell of its work, or is something finalized? That is no part of the body."""
+    """Return whether the garbage collector calls back or something is finalized: not part of the body."""
     told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     told.add(weakref.finalize.__call__.__code__)
     while frame is not None and code not in told and code.co_name != "__del__":

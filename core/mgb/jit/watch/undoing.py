@@ -147,7 +147,7 @@ def _elements(held: list[Any] | deque[Any], before: list[Any]) -> None:
 
 
 def _absent(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    """There are no such names in a namespace or a dict."""
+    """Delete names that were absent from a namespace or a dict."""
     held = try_read(guard.source, leaves)
     for name in guard.value if guard.test == "disjoint" else (guard.value,):
         if name in held:

@@ -197,7 +197,7 @@ class Walk:
         self.visit(source, value)
 
     def argument(self, source: Argument, leaf: Any, is_taken: bool = False) -> None:
-        """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes.
+        """Visit a leaf of the arguments: a Tensor is not external state, but may have been given attributes.
 
         Of an array that an op of mgb's takes, what it holds need not stay.
         """
