@@ -138,8 +138,8 @@ class Backend(ABC):
     `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set
     of axes of one domain, every shape broadcasts to that domain, and at least one node is not a leaf. With
     `Kind.SCAN` there may be scans along the one axis that is folded. With
-    `Kind.GATHER` there may be ``look_up`` too: its first operand is an input, of any shape, and so is no
-    operand of others in their domain, unless its shape broadcasts.
+    `Kind.GATHER` there may be ``look_up`` too: its first operand is an input of any shape, which
+    other nodes in their domain read only if its shape broadcasts.
 
     With the trait `products`, a group may hold one ``matmul`` of two matrices instead of reductions. Then the
     domain is the shape of its result. Element-wise nodes that lead to one operand of it, and to nothing
