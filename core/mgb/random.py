@@ -257,7 +257,7 @@ class RNG:
         Raises
         ------
         ValueError
-            There is no integer between `low` and `high`, or one of them has more than 32 bits.
+            The range from `low` to `high` is empty, or one of them has more than 32 bits.
         """
         low, high = (0, low) if high is None else (low, high)
         if not -(1 << 31) <= low < high <= 1 << 31:
@@ -336,7 +336,7 @@ def _first_seed() -> int | None:
 def forget(kind: str) -> None:
     """Drop the shared generators of devices of `kind`, ``"cpu"`` or ``"gpu"``.
 
-    Those that are asked for next begin anew, with the seed of the devices that are left.
+    Those that are requested next start again, with the seed of the devices that are left.
     """
     for name in [name for name in _generators if devices.device_type(name) == kind]:
         del _generators[name]

@@ -109,7 +109,7 @@ class GradScaler(Holder):
             self.update()
 
     def _scaled(self, y: Tensor, dy: Tensor | None) -> Tensor:
-        """What `y` starts from, in its own dtype; where that cannot hold the scale, it overflows."""
+        """Return the initial gradient of `y`, in its dtype; it overflows where that cannot hold the scale."""
         scaled = broadcast_to(self.scale_factor, y.shape) if dy is None else dy * self.scale_factor
         return scaled if scaled.dtype == y.dtype else cast(scaled, dtype=y.dtype)
 
@@ -133,7 +133,7 @@ class GradScaler(Holder):
         self._finite._reset(finite)
 
     def _finite_of(self, grads: list[Tensor]) -> Tensor:
-        """Whether all elements of all of them are finite."""
+        """Return whether all elements of `grads` are finite."""
         finite = Tensor(True)
         for grad in grads:
             if grad.size:

@@ -16,7 +16,7 @@ Callback = Callable[[Tensor, Tensor], Any]
 
 
 class Ending:
-    """What a `backward` that runs has left for its end, when all gradients are complete.
+    """Work of a `backward` that waits until all gradients are complete.
 
     Attributes
     ----------

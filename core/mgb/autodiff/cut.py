@@ -1,4 +1,4 @@
-"""Which values the forward program keeps for the backward one, and what of that runs.
+"""The cut between forward and backward program: values to save, and values to recompute.
 
 What is cheap to compute again is not kept. The values to keep are a minimum cut: of all sets of values from
 which element-wise ops and moves lead to everything that the gradient reads, the one of the fewest bytes.
@@ -90,7 +90,7 @@ def values_to_keep(gradients: Sequence[Node], arriving: Sequence[Node], held: Co
 
 
 def _beginnings(graph: Graph) -> set[Node]:
-    """What is not computed again: inputs, and results of ops that are not cheap or of too many that are."""
+    """Return the nodes that are not recomputed: inputs, expensive ops, results of too many cheap ones."""
     begins: set[Node] = set()
     again: dict[Node, frozenset[Node]] = {}  # for each node the cheap ops that lead to it, with its own
     for node in graph.nodes:
@@ -138,7 +138,7 @@ class Network:
         return behind
 
     def _levels(self) -> list[int]:
-        """How many edges with room each vertex is from the source; -1: it is out of reach."""
+        """List the distance of each vertex from the source over edges with capacity; -1: unreachable."""
         levels = [-1] * len(self._edges)
         levels[_SOURCE] = 0
         queue = deque([_SOURCE])

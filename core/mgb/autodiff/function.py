@@ -111,7 +111,7 @@ def _gradients(
 
 
 def _backward(function: Function, kept: dict[str, Any], grads: Iterable[Tensor | None]) -> Any:
-    """What `function` gives with the attributes `kept`; what it leaves of them is as before afterwards."""
+    """Call ``function.backward`` with the attributes `kept`, and restore its own attributes afterwards."""
     now = vars(function)
     left = {name: now[name] for name in kept if name in now}
     now.update(kept)

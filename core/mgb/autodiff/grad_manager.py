@@ -28,7 +28,7 @@ _ALREADY = "already recording: end that by backward() or release() first"
 
 
 class _Recorder(ABC):
-    """What records from `record` to `release`, or in a ``with``; an interrupt leaves it as it was before."""
+    """Base class that records from `record` to `release` or in a ``with``; interrupts restore its state."""
 
     @abstractmethod
     def record(self) -> None:
@@ -44,7 +44,7 @@ class _Recorder(ABC):
 
     @abstractmethod
     def _opened_by(self, frame: FrameType) -> None:
-        """What runs in `frame` has opened it, maybe by a ``with``."""
+        """Called when code in `frame` has opened it, maybe by a ``with``."""
 
     def __enter__(self) -> Self:
         recorded = self._records()

@@ -29,7 +29,7 @@ forward_mode: ContextVar[bool] = ContextVar("mgb_forward_mode", default=False)
 
 
 def any_open() -> bool:
-    """Whether a gradient tape records in this context."""
+    """Return whether a gradient tape records in this context."""
     tapes = _open.get()
     return bool(tapes) and any(tape.recording for tape in tapes)
 
@@ -67,7 +67,7 @@ class Node:
 
 
 def _turned(value: Any) -> Any:
-    """What a gradient rule reads of a value that was kept: the conjugate, where that is another number."""
+    """Return the saved value that a gradient rule reads: the conjugate of a complex one."""
     if type(value) is Spec:
         return value
     data = value._data
@@ -202,7 +202,7 @@ class Tape:
 
 
 def while_paused(tapes: Iterable[Tape], function: Callable[[], Result]) -> Result:
-    """What `function` returns, while none of `tapes` records."""
+    """Call `function` while none of `tapes` records."""
     stopped = [t for t in dict.fromkeys(tapes) if t.recording]
     try:
         try:
@@ -279,7 +279,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _consumers(roots: Iterable[Any], ends: Collection[Any]) -> dict[Any, int]:
-    """How often each node that `roots` depend on, up to `ends`, is read by another of them."""
+    """Count the consumers of each node that `roots` depend on, up to `ends`."""
     counts = dict.fromkeys(roots, 0)
     stack = list(counts)
     while stack:

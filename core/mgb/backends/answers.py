@@ -1,4 +1,4 @@
-"""What the methods of a backend answer, looked at once: a wrong answer is told by the backend's name."""
+"""Validation of what a backend's methods return; errors name the backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .backend import Backend, Kernel, Specialize
 
 
 def answer(backend: Backend, method: str, kinds: Any, *args: Any) -> Any:
-    """What ``backend.method(*args)`` gives, if that is of one of `kinds`; `Callable` stands for functions.
+    """Call ``backend.method(*args)`` and check that it returns one of `kinds`; `Callable`: any function.
 
     Raises
     ------

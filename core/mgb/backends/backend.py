@@ -1,4 +1,4 @@
-"""What a codegen backend is; with `mgb.codegen`, `mgb.ir` and `mgb.plugins`, the public backend API."""
+"""The interface of a codegen backend; with `mgb.codegen`, `mgb.ir` and `mgb.plugins`, the backend API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_THREADS = 1024
 
 
 def num_threads() -> int:
-    """How many threads a kernel may use: ``MGB_NUM_THREADS``, or one for each core of this process.
+    """Return the number of threads for a kernel: ``MGB_NUM_THREADS``, or one for each core of the process.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Turn:
-    """What a loop does in each of its turns: a kernel, a copy, or a product.
+    """One operation of a loop iteration: a kernel, a copy, or a product.
 
     Attributes
     ----------
@@ -138,8 +138,8 @@ class Backend(ABC):
     `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set
     of axes of one domain, every shape broadcasts to that domain, and at least one node is not a leaf. With
     `Kind.SCAN` there may be scans along the one axis that is folded. With
-    `Kind.GATHER` there may be ``look_up`` too: its first operand is an input, of any shape, and so is no
-    operand of others in their domain, unless its shape broadcasts.
+    `Kind.GATHER` there may be ``look_up`` too: its first operand is an input of any shape, which
+    other nodes in their domain read only if its shape broadcasts.
 
     With the trait `products`, a group may hold one ``matmul`` of two matrices instead of reductions. Then the
     domain is the shape of its result. Element-wise nodes that lead to one operand of it, and to nothing
@@ -223,14 +223,14 @@ class Backend(ABC):
         return None
 
     def expectation(self, kernel: Kernel) -> str:
-        """What is expected of a kernel, in a line that says that it is a prediction; empty: nothing.
+        """Return a line that predicts the kernel's performance and says so; empty: no prediction.
 
         For `explain`, which can wait.
         """
         return ""
 
     def repeat(self, turns: Sequence[Turn]) -> Callable[[int, int], None] | None:
-        """What a loop does, without Python between its turns.
+        """Return a native loop, which runs without Python between its iterations.
 
         Parameters
         ----------
@@ -254,7 +254,7 @@ class Backend(ABC):
         return None
 
     def target(self) -> str:
-        """What kernels that are saved now need where they are loaded, for `mismatch`."""
+        """Return the target that kernels saved now need where they are loaded, for `mismatch`."""
         return self.version()
 
     def mismatch(self, target: str) -> str | None:

@@ -52,7 +52,7 @@ class EagerBackend(Backend):
 
 
 def _fold(graph: Graph, params: Mapping[Node, dict[str, Any]]) -> Callable[..., None]:
-    """What runs a kernel whose nodes have these parameters."""
+    """Return a function that runs a kernel whose nodes have these parameters."""
 
     def value(node: Node, *arrays: Any) -> Any:
         if node.op is CONST:

@@ -1,4 +1,4 @@
-"""What a backend says of itself: the core asks these traits, and never its name."""
+"""Traits of a backend: the core queries these, and never its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLDEST_API_VERSION = 1
 
 
 class Scope(Enum):
-    """How large a group a backend takes.
+    """The size of the groups that a backend takes.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Scope(Enum):
 
 
 class Specialize(Enum):
-    """What a kernel is compiled for; everything else is a runtime argument.
+    """The properties that a kernel is specialized for; everything else is a runtime argument.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Specialize(Enum):
 
 
 class Strided(Enum):
-    """Which memory layouts of its inputs a kernel reads without a copy.
+    """The memory layouts of inputs that a kernel reads without a copy.
 
     Attributes
     ----------
@@ -99,12 +99,12 @@ class Traits:
     ----------
     vocabulary : frozenset of str
         Ops that it prints itself, beside ``const``, ``iota`` and ``cast``, which every backend prints. What
-        is not in it is spelt out by the core; so are casts to 16-bit floats that float32 rounds already,
+        is not in it is decomposed by the core; so are casts to 16-bit floats that float32 rounds already,
         unless it has ``cast``. The keys of the printing table, as a rule. That they are ops is checked when
         the backend is loaded, for its plugin may bring some of its own.
     kinds : frozenset of Kind
     dtypes : frozenset of str
-        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is spelt in float32 by the core: a
+        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is lowered to float32 by the core: a
         kernel meets them only in inputs, outputs and casts.
     devices : frozenset of str
         ``"cpu"``, ``"gpu"``.
@@ -260,7 +260,7 @@ def _refusal(name: str, given: Any, known: Iterable[str], verb: str = "is") -> B
 
 
 def nearest(given: Any, known: Iterable[str]) -> str:
-    """What was likely meant by a name that is none, for the end of a message.
+    """Return a suggestion for an unknown name, for the end of a message.
 
     Parameters
     ----------
@@ -275,6 +275,4 @@ def nearest(given: Any, known: Iterable[str]) -> str:
         meant = last[near[0]]
         return f"; did you mean {meant if '.' in meant else repr(meant)}?"
     listed = sorted(last.values())
-    return (
-        f", not one of {', '.join(listed)}" if 0 < len(listed) <= 20 else ", which is no name that is known"
-    )
+    return f", not one of {', '.join(listed)}" if 0 < len(listed) <= 20 else ", which is not a known name"

@@ -87,7 +87,7 @@ def domain(graph: Graph) -> Shape:
     Raises
     ------
     GraphError
-        The shapes do not broadcast: this is no group.
+        The shapes do not broadcast: this is not a group.
 
     Examples
     --------

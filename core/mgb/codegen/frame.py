@@ -1,4 +1,4 @@
-"""What a kernel and its launcher agree on: the operands, and how the axes of the domain are gone through."""
+"""The interface of a kernel and its launcher: the operands, and the loops over the axes of the domain."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Frame(Generic[Described]):
     span : mapping
         See `mgb.codegen.spans`.
     flat : bool
-        There are no reductions: the whole domain is one row that folds nothing.
+        It has no reductions: the whole domain is one row that folds nothing.
     inner : int or None
         The innermost axis whose length is not 1.
     columns : bool

@@ -1,4 +1,4 @@
-"""Which outputs may be the memory of an input, and which must not."""
+"""Aliasing: the outputs that may share memory with an input, and those that must not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def replaced(graph: Graph, y: Node) -> tuple[int, ...]:
 
 
 def _sharing(schedule: Schedule, y: Node) -> Callable[[Node], bool]:
-    """Whether an input may be the memory of the output `y`, which is written everywhere."""
+    """Return a predicate: may an input share memory with the output `y`, which is written everywhere?"""
     written = next(k for k, p in enumerate(schedule.passes) if y in p.stores)
     here, later = schedule.passes[written], {x for p in schedule.passes[written + 1 :] for x in p.reads}
     read, found = set(here.reads), _cone(here.computes, y)

@@ -53,7 +53,7 @@ def combine(fold: Node) -> str:
 
 
 def identity(fold: Node) -> Any:
-    """What a reduction of nothing is, as a number of Python.
+    """Return the identity of a reduction, its value for an empty axis, as a Python number.
 
     Examples
     --------

@@ -82,7 +82,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a group is computed.
+    """The loops that compute a group.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Schedule:
 
 
 def is_operand(node: Node) -> bool:
-    """Whether a loop loads `node` instead of computing it; a constant of one element is neither.
+    """Return whether a loop loads `node` instead of computing it; a constant of one element is neither.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset(
     Raises
     ------
     GraphError
-        It is no such group, see `domain` and `reduced_axes`.
+        It is not such a group, see `domain` and `reduced_axes`.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def _kept(facts: _Facts, ends: list[Nodes], keep_ops: int) -> frozenset[Node]:
 
 
 class _Facts:
-    """What the passes of one graph are made from."""
+    """Facts about one graph, from which its passes are made."""
 
     def __init__(self, graph: Graph, weights: Mapping[str, int]) -> None:
         self.weights = weights
@@ -260,6 +260,6 @@ class _Facts:
         return tuple(v for v in self.order if v in found)
 
     def cost(self, node: Node) -> int:
-        """How many ops make `node` from operands and row values."""
+        """Count the ops that make `node` from operands and row values."""
         made = (v.op for v in self.cone([node]) if v.op.kind is not Kind.LEAF)
         return sum(self.weights.get(op.name, 1) for op in made)

@@ -1,4 +1,4 @@
-"""Statements from nodes, by a table that says how a language spells each op."""
+"""Statements from nodes, by a table with the code of each op in a language."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir import CONST, Node
 
-#: How an op is spelt: a format string over its operands, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
+#: The code of an op: a format string over its operands, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
 Spelling = str | Callable[..., str]
 Table = Mapping[str, Spelling]
 
@@ -33,7 +33,7 @@ def expression(node: Node, operands: Iterable[str], table: Table) -> str:
     Raises
     ------
     KeyError
-        The table does not spell the op: the backend's vocabulary claims more than it prints.
+        The table has no entry for the op: the backend's vocabulary claims more than it prints.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def scalar(node: Node) -> np.generic:
 def c_literal(node: Node) -> str:
     """A scalar constant as an exact C expression of its own type, for ``table["const"]``.
 
-    NaN and the infinities are spelt ``NAN`` and ``INFINITY`` (``math.h``); float16 and bfloat16 as float.
+    NaN and the infinities are written ``NAN`` and ``INFINITY`` (``math.h``); float16 and bfloat16 as float.
 
     Examples
     --------

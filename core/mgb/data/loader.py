@@ -21,7 +21,7 @@ Collate = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True)
 class _Task:
-    """What a worker does: it takes samples and puts them together."""
+    """The task of a worker: take samples and collate them."""
 
     dataset: Any
     collate: Collate
@@ -60,7 +60,7 @@ def _work(places: Sequence[int]) -> Any:
 
 
 class DataLoader:
-    """Batches of a data set, in an order that is shuffled anew for each epoch.
+    """Batches of a data set, in an order that is reshuffled for each epoch.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class DataLoader:
     ) -> None:
         for name, count, least in (("batch_size", batch_size, 1), ("num_workers", num_workers, 0)):
             if not isinstance(count, int) or count < least:
-                raise ValueError(f"DataLoader: {name} = {count!r} is no whole number from {least} on")
+                raise ValueError(f"DataLoader: {name} = {count!r} is not a whole number >= {least}")
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             kind = type(dataset).__name__
             raise TypeError(f"DataLoader: a {kind} has no length or no samples by place: make a list of it")
@@ -128,7 +128,7 @@ class DataLoader:
         self.collate_fn = collate_fn
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """Return the number of batches in an epoch."""
         whole, rest = divmod(len(self.dataset), self.batch_size)
         return whole + bool(rest and not self.drop_last)
 

@@ -88,7 +88,7 @@ def load(f: str | os.PathLike[str], map_location: Any = None) -> Any:
 
 
 def _by_root(work: Any, failed: str) -> bytes:
-    """What `work` gives on rank 0, on all ranks, or an error on each."""
+    """Call `work` on rank 0 and return its result on all ranks, or raise an error on each."""
     if not is_distributed():
         return bytes(work())
     content, error = b"", None

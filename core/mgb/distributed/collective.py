@@ -116,10 +116,10 @@ class Begun:
 
 
 def _summed(reduce: str) -> Callable[..., Begun]:
-    """What begins to reduce arrays, one behind the other, on memory of its own; of one, its shape stays."""
+    """Return a function that starts to reduce arrays, joined in one buffer; a single one keeps its shape."""
 
     def begin(*arrays: Any, group: str, number: int = 0) -> Begun:
-        xs = arrays[: number or 1]  # what follows is no operand
+        xs = arrays[: number or 1]  # what follows is not an operand
         dtype, shape = xs[0].dtype, xs[0].shape if not number else (sum(x.size for x in xs),)
         about = f"all_reduce_{reduce} of {dtype.name}{list(shape)}"
         wide, there, back = _code(reduce, dtype)

@@ -1,4 +1,4 @@
-"""What can go wrong between processes, a class each."""
+"""Errors between processes, a class each."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def remote_recv(
     shape: tuple[int, ...] | None = None,
     dtype: Any = "float32",
 ) -> Tensor:
-    """What another rank of the job sends.
+    """Receive a tensor from another rank of the job.
 
     Parameters
     ----------

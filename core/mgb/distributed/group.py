@@ -17,7 +17,7 @@ __tracing__ = {"init_process_group": "impure", "new_group": "impure"}
 
 
 def mesh_size() -> int:
-    """How many devices run what is recorded here, as the ranks of a job; 0: there is no mesh."""
+    """Return the number of devices of the mesh that runs what is recorded here; 0: without a mesh."""
     session = ACTIVE.get()
     return 0 if session is None else session.mesh
 
@@ -66,7 +66,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """How many ranks it has."""
+        """The number of ranks."""
         return mesh_size() or len(self._ranks) or world().size
 
     @property
@@ -107,7 +107,7 @@ def init_process_group(
     Raises
     ------
     DistributedError
-        There is no communicator, or this process was started as another one.
+        No communicator is available, or this process was started as another one.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def get_rank() -> int:
 
 
 def get_world_size() -> int:
-    """How many processes the job has, or devices the mesh that runs what is recorded; 1 without one.
+    """Return the number of processes of the job, or of devices of the recorded mesh; 1 without one.
 
     Examples
     --------

@@ -57,7 +57,7 @@ def run(number: int, program: Sequence[str], backend: str | None = None, reads: 
 class launcher:
     """Decorator: each call runs the function in so many processes that are one job.
 
-    The function and its arguments go to processes that are started anew, never forked, by cloudpickle; so it
+    The function and its arguments go to newly started processes, never forked, by cloudpickle; so it
     may be local, a lambda, or stand in the program that is run, which the processes do not run again.
 
     Parameters
@@ -161,7 +161,7 @@ def _result(path: Path, rank: int) -> Any:
 
 
 def work(name: str) -> None:
-    """What each of the processes does."""
+    """Run the work of one process."""
     folder = Path(name)
     try:
         with open(folder / _CALL, "rb") as file:

@@ -94,5 +94,5 @@ remote_recv: Function = _message_op(
     _alike,
     _received,
     _sent_back,
-    "What the rank `peer` sends, of the shape and dtype of `like`.",
+    "The array that the rank `peer` sends, of the shape and dtype of `like`.",
 )

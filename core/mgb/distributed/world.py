@@ -48,7 +48,7 @@ _GRACE = 1.0
 
 @dataclass
 class World:
-    """What `init_process_group` makes; there is one in a process.
+    """The state of a job that `init_process_group` creates, once in a process.
 
     Attributes
     ----------
@@ -308,7 +308,7 @@ class World:
             self.communicator.abort(1)
 
     def _let_go_on(self) -> None:
-        """What an error has left under way, others may wait for."""
+        """Finish exchanges that an error left under way: other ranks may wait for them."""
         with suppress(DistributedError):
             if self.broken is None:
                 self._go_on()

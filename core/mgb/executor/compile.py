@@ -250,7 +250,7 @@ def _replacements(
     options: Options,
     updates: Mapping[int, int],
 ) -> Mapping[Graph, Pairs]:
-    """What kernels with memory of their own are to be told; a step that runs again needs its operands."""
+    """Return the replacements by step; none unless kernels of the backend hand over their memory."""
     if backend is None or not backend.traits.hands_over or options.memory is not None:
         return {}
     return replacements(graph, steps, updates)

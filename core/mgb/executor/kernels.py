@@ -28,7 +28,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How kernels were come by in this process.
+    """Where the kernels of this process came from.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Stats:
 
 
 class Counted:
-    """What is counted inside a ``with counting()``: see `total`."""
+    """The statistics that a ``with counting()`` collects, in `total`."""
 
     def __init__(self) -> None:
         self.total = Stats()
@@ -108,7 +108,7 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     CompileError
         The backend failed; the message has its name, its error and the graph.
     BackendAnswerError
-        What it gave is no kernel.
+        It did not return a `Kernel`.
     ForkedProcessError
         This is a child of a process whose threads are wanted.
     """
@@ -161,7 +161,7 @@ def _keep(kernel: Kernel, *keys: tuple[Backend, str]) -> None:
 
 
 def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
-    """What a kernel is found under: who compiles, which version of it, and all that it compiles for.
+    """Return the cache key of a kernel: backend, its version, and everything that it specializes for.
 
     Processor, flags and toolchain are in ``backend.version()``.
     """
@@ -195,7 +195,7 @@ def _load_or_compile(graph: Graph, backend: Backend, key: str, replaces: Pairs) 
 
 
 def saved(kernel: Kernel, backend: Backend) -> bytes | None:
-    """What `backend` makes of `kernel` to keep it; None: nothing, and the logger ``mgb.backend`` has why.
+    """Serialize `kernel` by its `backend`; None if it cannot: the logger ``mgb.backend`` has the reason.
 
     A kernel that cannot be kept can be run all the same.
     """

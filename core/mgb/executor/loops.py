@@ -31,7 +31,7 @@ Run = Callable[..., None]
 
 
 def with_results(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Each op that gives a bundle in one step with all that is taken out of that: so there is no bundle."""
+    """Join each op that returns a bundle and the reads of its parts in one step, which needs no bundle."""
     parts: dict[Node, list[Node]] = {}
     for step in steps:
         for node in step.writes:
@@ -53,7 +53,7 @@ def with_results(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """What a step of a loop does.
+    """One step of a loop.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class _Loop:
 
     @property
     def operands(self) -> tuple[Node, ...]:
-        """What the op reads, in its own order; the same value may stand in several places."""
+        """The operands of the op, in its own order; the same value may be in several positions."""
         return self.node.inputs
 
 
@@ -90,7 +90,7 @@ def graphs_in(graph: Graph) -> list[Graph]:
 
 
 def loop_kernel(graph: Graph, programs: Sequence[Program]) -> Kernel:
-    """What runs the step of `graph`, whose graphs are these `programs`."""
+    """Return the kernel that runs the step of `graph`, whose bodies are `programs`."""
 
     def at(lengths: At) -> Run:
         return _runner(graph, [program.at(lengths) for program in programs], lengths)
@@ -100,7 +100,7 @@ def loop_kernel(graph: Graph, programs: Sequence[Program]) -> Kernel:
 
 
 def _runner(graph: Graph, programs: Sequence[Program], at: At) -> Run:
-    """What runs the step of `graph` where lengths are those of `at`."""
+    """Return the function that runs the step of `graph` for the lengths of `at`."""
     sized = _Loop.of(graph)
     loop = replace(sized, node=resized(sized.node, at))
     place = {node: n for n, node in enumerate(graph.inputs)}
@@ -161,7 +161,7 @@ def _scan(loop: _Loop, programs: Sequence[Program]) -> Callable[[list[Any], Arra
 
 
 def _turns(scan: Scan, program: Program) -> Turns | None:
-    """How its turns run without Python, if they can."""
+    """Return the native loop that runs the iterations without Python, or None."""
     if scan.length < max(WORTH, scan.phases):
         return None
     try:

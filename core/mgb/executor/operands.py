@@ -1,4 +1,4 @@
-"""What a program binds or calls beside kernels: constants, eager rules, copies into a layout."""
+"""Operands and callables of a program other than kernels: constants, eager rules, copies into a layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may ask of `compile_program`."""
+"""The options of `compile_program`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .remat.memory_config import DTRConfig, SublinearMemoryConfig
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a graph is compiled.
+    """Options of compilation.
 
     Attributes
     ----------

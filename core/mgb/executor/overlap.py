@@ -84,7 +84,7 @@ def parted(calls: Sequence[Call]) -> list[bool]:
 
 
 class UnderWay(dict[Node, str]):
-    """What a program has begun and not waited for, with the name of each."""
+    """Operations that a program has started and not yet waited for, with the name of each."""
 
     def ends(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, str]]:
         """Those of `nodes`, with what waits for them."""

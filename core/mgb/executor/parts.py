@@ -55,7 +55,7 @@ class Part:
     moves: tuple[Move, ...] = ()
 
     def view(self, at: At) -> Callable[[Any], Any]:
-        """What makes an array of the part from one of the whole."""
+        """Return a function that takes the array of the whole and returns that of the part."""
         assert self.window is not None
         cut = itemgetter(slices(at(self.window)))
         moves = [partial(op.eager, **at(dict(params))) for op, params in self.moves if op.eager is not None]
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What is written into larger values.
+    """Values that are written directly into larger ones.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class _Finder:
         if overwrites and not same_shape(shape, tuple(count(*w) for w in window)):
             return False
         if overwrites and taken is None and any(step != 1 for *_, step in window):
-            return False  # what it leaves is no few ranges
+            return False  # the rest would be too many ranges
         strides = self.strides.get(whole, row_major(whole.spec.shape))
         steps = tuple(s * step for s, (*_, step) in zip(strides, window, strict=True))
         is_free = partial(self._is_free, taken) if overwrites else None
@@ -283,7 +283,7 @@ def _is_written(call: Call, value: Node) -> bool:
 
 
 def _back(call: Call) -> Move | None:
-    """What makes the operand of a view of the view."""
+    """Return the op and parameters that turn a view back into its operand, or None."""
     (node, *_), (operand, *_) = call.steps[0].graph.outputs, (*call.reads, None)
     if call.kernel is not None or operand is None:
         return None

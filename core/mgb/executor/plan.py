@@ -1,4 +1,4 @@
-"""Which memory each result of a step is written to."""
+"""The memory plan: where each result of a step is stored."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ class MemoryPlan:
 
     @property
     def bytes_before(self) -> int:
-        """What `given` would need with memory of its own for each."""
+        """The bytes that `given` would need if each value had memory of its own."""
         return sum(aligned(plain(n.spec.nbytes)) for n in self.given)
 
     @property
     def bytes_after(self) -> int:
-        """What it needs."""
+        """The bytes that the plan needs."""
         apart = (n for n, place in self.places.items() if place == Place())
         return self.arena_bytes + sum(aligned(plain(n.spec.nbytes)) for n in apart)
 
     @property
     def temporaries(self) -> tuple[Node, ...]:
-        """What is in the arena."""
+        """The values in the arena."""
         return tuple(self.intervals)
 
     @property
@@ -158,7 +158,7 @@ def replaced_by(call: Call) -> tuple[tuple[int, int], ...]:
 def replacements(
     graph: Graph, steps: Sequence[Step], updates: Mapping[int, int]
 ) -> dict[Graph, tuple[tuple[int, int], ...]]:
-    """Which results of a step may take the memory of an operand, for kernels that hand theirs over.
+    """Find outputs that may reuse the memory of an operand, for kernels with buffers of their own.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def _around(group: Graph, *nodes: Node) -> set[Node]:
     around, waiting = set(nodes), list(nodes)
     while waiting:
         node = waiting.pop()
-        # An operand that others read as well is no tie between them.
+        # An operand with other readers does not tie them together.
         is_operand = node.op.kind is Kind.LEAF and node not in nodes
         for n in (*node.inputs, *(() if is_operand else group.readers[node])):
             if n not in around:

@@ -53,7 +53,7 @@ class Measured:
 
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
-        """What each of `calls` moves and computes."""
+        """The bytes moved and the operations of each of `calls`."""
         return tuple(map(cost_of, self.calls))
 
     def keep(self, times: tuple[int, ...]) -> None:

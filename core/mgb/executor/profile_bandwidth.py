@@ -1,4 +1,4 @@
-"""How fast this machine copies memory: what no kernel that misses the caches can beat."""
+"""The memory bandwidth of this machine: an upper bound for kernels that miss the caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call moves and computes, by its graph alone: the ruler that a measured time is held against."""
+"""The cost of a call from its graph alone: bytes moved and operations, to compare a measured time with."""
 
 from __future__ import annotations
 

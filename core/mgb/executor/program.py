@@ -91,12 +91,12 @@ class Program:
 
     @property
     def recorded(self) -> Graph:
-        """What was to be computed."""
+        """The graph as it was recorded."""
         return self._stages.recorded
 
     @property
     def simplified(self) -> Graph:
-        """What the passes made of it."""
+        """The graph after the passes."""
         return self._stages.simplified
 
     @property
@@ -125,12 +125,12 @@ class Program:
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
-        """What it takes."""
+        """The specs of the inputs."""
         return tuple(spec_at(n.spec, self._at) for n in self._sized.recorded.inputs)
 
     @property
     def outputs(self) -> tuple[Spec, ...]:
-        """What it gives."""
+        """The specs of the outputs."""
         return tuple(spec_at(n.spec, self._at) for n in self._sized.recorded.outputs)
 
     @property
@@ -159,7 +159,7 @@ class Program:
         return "\n".join([*lines, self.joined, str(self.memory_plan), self.source])
 
     def _expectations(self) -> list[str]:
-        """What the backend expects of its kernels."""
+        """Return the backend's predictions for its kernels, one line each."""
         if self.backend is None:
             return []
         said = [(n, self.backend.expectation(k)) for n, k in enumerate(self.kernels) if k is not None]

@@ -1,4 +1,4 @@
-"""What a kernel computes and stands in a larger value several times is written there several times."""
+"""Repeated results: a kernel writes a result to each of its positions in a larger value."""
 
 from __future__ import annotations
 

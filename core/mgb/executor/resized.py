@@ -24,7 +24,7 @@ def resized(node: Node, at: At) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What became of a graph on the way to a program.
+    """The stages of a graph on the way to a program.
 
     Attributes
     ----------

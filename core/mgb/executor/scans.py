@@ -1,4 +1,4 @@
-"""What a scan does when nobody wants all of it, and where what it carries lies from turn to turn."""
+"""Scans with unused results removed, and the memory of their carried values from step to step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Carried:
 
     @property
     def age(self) -> int:
-        """How many turns old it is when a step reads it."""
+        """The number of steps between computing the value and reading it."""
         return len(self.path) - 1
 
     def value(self, turn: int, places: Sequence[Arrays], first: Arrays) -> Any:
@@ -73,7 +73,7 @@ class Scan:
 
     @classmethod
     def of(cls, node: Node, wanted: Sequence[int]) -> Scan:
-        """What is left of the op `node` where these results are wanted."""
+        """Return the scan of the op `node` reduced to the results `wanted`."""
         graph, first, count = node.params["body"].graph, node.params["consts"], node.params["carries"]
         live = _live(graph, first, count, wanted)
         rows = [n for n in wanted if n >= count]
@@ -97,7 +97,7 @@ class Scan:
 
     @property
     def roots(self) -> int:
-        """How many values a step makes that are carried."""
+        """The number of carried values that a step computes."""
         return len(self.graph.outputs) - len(self.rows)
 
     def rounds(self, root: int) -> int:
@@ -120,7 +120,7 @@ class Scan:
         return {c.root: self.consts + n for n, c in enumerate(self.carried) if c.root >= 0 and not c.age}
 
     def split(self, operands: Arrays) -> tuple[list[Any], list[Any], list[Any]]:
-        """What comes from outside, what is carried at first, and what is scanned."""
+        """Split the operands into constants, initial carried values and scanned arrays."""
         given, end = [operands[n] for n in self.kept], self.consts + len(self.carried)
         return given[: self.consts], given[self.consts : end], given[end:]
 
@@ -140,7 +140,7 @@ class Scan:
         return found, missing
 
     def rooms(self, fresh: Sequence[Callable[[], Any]]) -> list[list[Any]]:
-        """Memory for what is carried, where that is no result."""
+        """Return memory for carried values that are not results."""
         counts = [self.rounds(root) - len(taken) for root, taken in enumerate(self.slots[0])]
         return [[fresh[root]() for _ in range(count)] for root, count in enumerate(counts)]
 
@@ -157,7 +157,7 @@ class Scan:
 
 
 def _carried(inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[tuple[Carried, ...], list[int]]:
-    """How each value goes on, and those that a step makes."""
+    """Return how each carried value is passed on, and the numbers of those that a step computes."""
     place = {node: n for n, node in enumerate(inputs)}
     after = [place.get(node) for node in outputs]  # the input that is handed on in its place
     paths: list[list[int] | None] = []
@@ -189,7 +189,7 @@ def _all_made(count: int) -> tuple[tuple[Carried, ...], list[int]]:
 
 
 def _live(graph: Graph, first: int, count: int, wanted: Collection[int]) -> list[int]:
-    """Which of the values that are carried lead to a wanted output, now or in a later step."""
+    """Return the carried values that a requested output depends on, now or in a later step."""
     live = [n for n in range(count) if n in wanted]
     rows = [n for n in wanted if n >= count]
     while True:

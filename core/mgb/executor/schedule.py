@@ -1,4 +1,4 @@
-"""Which steps run in one call, and the order of the calls."""
+"""The schedule: which steps run in one call, and the order of the calls."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def turn_short_rows(graph: Graph, steps: Sequence[Step], traits: Traits) -> tupl
 
 
 def _laid_out(graph: Graph, steps: Sequence[Step]) -> frozenset[Node]:
-    """What leaves the program, or is read by ops that no view is as good for as what it is a view of."""
+    """Return the outputs of the program and the operands that ops need in a layout of their own."""
     strict = (s for s in steps if not s.fused and _op(s) is not TRANSPOSE and _op(s).parts is None)
     return frozenset((*graph.outputs, *(n for step in strict for n in step.reads)))
 
@@ -140,7 +140,7 @@ def _permuted(value: Node, order: Sequence[int]) -> Shape:
 
 
 def _views(value: Node, full: Shape, order: tuple[int, ...], wanted: Shape) -> list[Node]:
-    """What makes `value`, seen as `full`, have its axes in `order`, and the shape `wanted`."""
+    """List the ops that order the axes of `value`, seen as `full`, by `order`, and shape it as `wanted`."""
     long = [a for a in order if full[a] != 1]
     if long == sorted(long):
         return _reshaped(value, wanted)

@@ -53,7 +53,7 @@ class Value:
     Attributes
     ----------
     arrays : tuple of arrays
-        In the first turns; then it begins anew.
+        In the first turns; then they repeat.
     step : int
         How many bytes it moves from turn to turn.
     """
@@ -104,7 +104,7 @@ def rows(array: Any, reverse: bool, phases: int) -> Value:
 
 
 class Turns:
-    """How a program runs as turns.
+    """A program that runs as the body of a native loop.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Turns:
     Raises
     ------
     Unfit
-        It has steps for which there is no kernel, nor a copy.
+        It has steps with neither a kernel nor a copy.
     """
 
     def __init__(self, program: Program, carried: Mapping[int, int]) -> None:
@@ -136,7 +136,7 @@ class Turns:
     def prepared(
         self, inputs: Sequence[Value], outputs: Sequence[Value], phases: int
     ) -> Callable[[int, int], None]:
-        """What does turns, after at least `phases` that were done otherwise.
+        """Return a function that runs iterations, after at least `phases` that ran otherwise.
 
         Raises
         ------
@@ -414,12 +414,12 @@ def _is_small(node: Node) -> bool:
 
 
 def _window(node: Node) -> Callable[[Any], Any]:
-    """What gives the window of an op in its result."""
+    """Return a function that takes the result of an op and returns the window that the op writes."""
     return itemgetter(slices(node.params["window"]))
 
 
 def _cuts(node: Node) -> list[Callable[[Any], Any]]:
-    """What gives the place of each operand in the result of a ``concat``."""
+    """List functions that take the result of a ``concat`` and return the slice of each operand."""
     axis, found, start = node.params["axis"], list[Callable[[Any], Any]](), 0
     for operand in node.inputs:
         stop = start + operand.spec.shape[axis]

@@ -1,4 +1,4 @@
-"""Which results of layout ops lie in the memory of their operand, and with which strides, in elements."""
+"""Results of layout ops that are views of their operand, with their strides in elements."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Workspaces:
         self.used = memory.next_use()
 
     def idle_bytes(self) -> int:
-        """How much memory no call uses."""
+        """Return the bytes of the workspaces that no call uses."""
         return self._nbytes * len(self._idle)
 
     def release(self) -> None:
@@ -126,7 +126,7 @@ def allocator(device: str) -> Callable[..., Any]:
 
 
 def fresh_on(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
-    """What makes an array on `device`, whichever GPU is the current one."""
+    """Return an allocator of arrays on `device`, whichever GPU is the current one."""
     make = allocator(device)
 
     def fresh() -> Any:

@@ -327,7 +327,7 @@ class Writer:
         return self.names.setdefault(node, f"{letter}{len(self.names)}")
 
     def value(self, node: Node) -> str:
-        """What stands for an output or an operand; a constant that no step made is bound, an iota made."""
+        """Return the variable for an output or an operand; bind a constant without a step, create an iota."""
         if node not in self.names and not node.inputs:
             self.eager(Step(Graph((), (node,)), (), (node,), fused=False))
         return self.names[node]
@@ -340,13 +340,13 @@ class Writer:
         return name
 
     def made(self, name: str, rule: Callable[[At], Any]) -> str:
-        """A global name for what `rule` gives for the lengths of a call, anew for each set of them."""
+        """Return a global name for the value of `rule`, evaluated for each set of lengths."""
         name = self.bind(name, None, unique=True)
         self.recipes.append(lambda at: {name: rule(at)})
         return name
 
     def of_node(self, name: str, rule: Callable[[Node, At], Any], node: Node) -> str:
-        """A global name for what `rule` makes of `node`; anew for each set of lengths that it looks at."""
+        """Return a global name for the value of `rule` for `node`, evaluated for each set of lengths."""
         if follows_lengths(node):
             return self.made(name, partial(rule, node))
         return self.bind(name, rule(node, plain), unique=True)

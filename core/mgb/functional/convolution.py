@@ -91,7 +91,7 @@ def conv2d(
     ShapeError
         The shapes do not fit; the message names them.
     ValueError
-        There is no such mode.
+        `mode` is not one of the known modes.
 
     Examples
     --------

@@ -33,7 +33,7 @@ def ctc_loss(
     blank: int = 0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Minus the logarithm of the probability that `pred` spells `label`, summed over all ways to align them.
+    """Minus the logarithm of the probability that `pred` emits `label`, summed over all ways to align them.
 
     Parameters
     ----------

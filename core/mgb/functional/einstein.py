@@ -1,4 +1,4 @@
-"""Einstein's notation: sums of products of tensors, spelt in matrix products."""
+"""Einstein's notation: sums of products of tensors, decomposed into matrix products."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _spare_letters(equation: str) -> str:
 
 
 def _spelt(term: str, ndim: int, letters: str) -> tuple[str, str]:
-    """`term` with its ellipsis spelt out, and the letters of that ellipsis; the last axes share letters."""
+    """`term` with its ellipsis expanded, and the letters of that ellipsis; the last axes share letters."""
     if "..." not in term:
         if len(term) != ndim:
             raise EquationError(f"{term!r} does not name the {ndim} axes of an operand")

@@ -51,7 +51,7 @@ def interpolate(
     Raises
     ------
     ValueError
-        There is no such mode, or `align_corners` is given for ``nearest``.
+        `mode` is not one of the known modes, or `align_corners` is given for ``nearest``.
     ShapeError
         The image has other axes, or a length is missing, negative, or of an image without elements.
 
@@ -61,7 +61,7 @@ def interpolate(
     (1, 1, 2, 4)
     """
     if mode not in _AXES:
-        raise ValueError(f"interpolate: {mode!r} is no mode, choose one of {', '.join(_AXES)}")
+        raise ValueError(f"interpolate: {mode!r} is not a mode; choose one of {', '.join(_AXES)}")
     if mode == "nearest" and align_corners is not None:
         raise ValueError("interpolate: align_corners is not for mode 'nearest'")
     axes = inp.ndim - 2
@@ -130,7 +130,7 @@ def _read(x: Tensor, axis: int, places: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _taps(t: np.ndarray[Any, Any], cubic: bool) -> list[tuple[int, np.ndarray[Any, Any]]]:
-    """Which neighbours count, and how much, at the distance `t` behind the one at 0."""
+    """List the neighbours and their weights at the distance `t` after the one at 0."""
     if not cubic:
         return [(0, 1 - t), (1, t)]
     return [(step, _keys(np.abs(t - step))) for step in (-1, 0, 1, 2)]

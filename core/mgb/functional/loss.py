@@ -73,7 +73,7 @@ def _wide(x: Any) -> Any:
 
 
 def _float_of(x: Any) -> list[np.dtype[Any]]:
-    """The dtype of a Tensor, or of the one that an array or a list makes; none where that is no float."""
+    """The dtype of a Tensor, or of the one that an array or a list makes; empty where that is not a float."""
     if isinstance(x, Tensor):
         dtype = x.dtype
     elif isinstance(x, np.ndarray | list):
@@ -206,7 +206,7 @@ def cross_entropy(
     ShapeError
         `label` is not of the shape of `pred` without the axis of the classes.
     ConversionError
-        Labels are no integers.
+        Labels are not integers.
     IndexError
         A label is none of the C classes. A GPU and XLA do not wait to find out: a GPU gives NaN, XLA leaves
         the term of that label out.

@@ -157,7 +157,7 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     Raises
     ------
     ShapeError
-        There is no element.
+        The array is empty.
 
     Examples
     --------
@@ -262,7 +262,7 @@ class Reduce:
     Raises
     ------
     ValueError
-        There is no such mode.
+        `mode` is not one of the known modes.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class Reduce:
 
     def __init__(self, mode: str = "SUM", axis: Axis = None, keepdims: bool = False) -> None:
         if mode not in _MODES:
-            raise ValueError(f"{mode!r} is no mode of Reduce; choose one of {', '.join(_MODES)}")
+            raise ValueError(f"{mode!r} is not a mode of Reduce; choose one of {', '.join(_MODES)}")
         self.mode, self.axis, self.keepdims = mode, axis, keepdims
 
     def __call__(self, inp: Tensor) -> Tensor:

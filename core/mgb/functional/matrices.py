@@ -42,7 +42,7 @@ def matmul(
     ShapeError
         The inner lengths differ; the message names both shapes.
     ValueError
-        There is no such mode.
+        `mode` is not one of the known modes.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     Raises
     ------
     ShapeError
-        An operand is no vector, or the lengths differ.
+        An operand is not a vector, or the lengths differ.
 
     Examples
     --------

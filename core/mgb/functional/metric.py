@@ -1,4 +1,4 @@
-"""How good a network is."""
+"""Metrics of a network's quality."""
 
 from __future__ import annotations
 

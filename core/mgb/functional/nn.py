@@ -186,7 +186,7 @@ def scaled_dot_product_attention(
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None = None
 ) -> Tensor:
-    """How much each query takes of each key's value, (..., L, S); see `scaled_dot_product_attention`."""
+    """Return the weight of each key for each query, (..., L, S); see `scaled_dot_product_attention`."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = contract.matmul(query if factor == 1 else query * factor, key, transpose_b=True)
     if is_causal:

@@ -1,6 +1,6 @@
 """Normalisation: shift and scale by statistics of the data.
 
-All are spelt in reductions that keep their axes, so that a fused group is one kernel. 16-bit floats are
+All decompose into reductions that keep their axes, so that a fused group is one kernel. 16-bit floats are
 normalised in float32 and rounded once. The gradient is a closed form of the input: it stores nothing else.
 """
 
@@ -291,7 +291,7 @@ def rms_norm(
 ) -> Tensor:
     """Divide by the root of the mean square over the last axes (Zhang and Sennrich 2019).
 
-    See `layer_norm`; there is no mean to subtract, hence no bias.
+    See `layer_norm`; it subtracts no mean, hence it has no bias.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def choice(place: str, given: str, known: tuple[str, ...]) -> str:
     """
     chosen = given.lower() if isinstance(given, str) else given
     if chosen not in known:
-        raise ValueError(f"{place}: {given!r} is no mode; choose {' or '.join(known)}")
+        raise ValueError(f"{place}: {given!r} is not a mode; choose {' or '.join(known)}")
     return chosen
 
 

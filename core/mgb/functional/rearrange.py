@@ -139,7 +139,7 @@ def pad(
     Raises
     ------
     ValueError
-        There is no such mode.
+        `mode` is not one of the known modes.
     ShapeError
         A border for each axis is wanted; ``reflect`` needs an axis longer than its borders.
 
@@ -187,7 +187,7 @@ def _end(x: Tensor, axis: int, width: int, last: bool, mode: str, value: float) 
 
 
 def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> tuple[Tensor, list[tuple[int, int]]]:
-    """What negative borders leave, and those that are to be added."""
+    """Crop `x` by the negative borders; return it and the borders that remain to be added."""
     for axis, (before, after) in enumerate(widths):
         if min(before, after) < 0:
             start, stop = max(-before, 0), x.shape[axis] - max(-after, 0)

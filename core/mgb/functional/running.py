@@ -1,4 +1,4 @@
-"""What is folded up to each element along an axis."""
+"""Cumulative reductions along an axis."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _folds(graph: Graph) -> Iterator[tuple[Node, int]]:
 
 
 class _Parts:
-    """What is taken apart, each with its axis, counted from the end.
+    """Values that are split into components, each with its axis, counted from the end.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Reshapes that copy come after what is computed of them, so that a kernel writes what they would copy.
 
-A reshape of a transposed or a broadcast array is no view. ``x.transpose(...).reshape(...) * 2`` would copy
+A reshape of a transposed or a broadcast array is not a view. ``x.transpose(...).reshape(...) * 2`` would copy
 and then compute; computed over the axes of the transposed view, which a kernel reads as it lies, the result
 is row-major and its reshape costs nothing. What is repeated a few times is put side by side with itself, for
 kernels that write windows: see `Op.parts`.
@@ -60,7 +60,7 @@ def _is_dear(reshape: Node, delayed: set[Node]) -> bool:
 
 
 def _may_copy(node: Node) -> bool:
-    """Is it a reshape of a view that is no mere reshape?"""
+    """Return whether it is a reshape of a view other than a reshape."""
     seen = node.op is RESHAPE
     while node.op is RESHAPE:
         (node,) = node.inputs
@@ -78,7 +78,7 @@ def _lying(node: Node) -> Shape | None:
 
 
 def _repeated(node: Node, *values: Tensor) -> Tensor | None:
-    """What is computed, and then repeated along one axis, side by side with itself."""
+    """Return a computed value repeated along one axis as a ``concat`` of itself, or None."""
     inner = inputs_of(values[0], BROADCAST_TO) if node.op is RESHAPE else None
     if inner is None or inner[0].ndim != values[0].ndim or not _is_computed(node_of(inner[0])):
         return None

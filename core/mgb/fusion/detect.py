@@ -123,7 +123,7 @@ class _Detection:
         alone = [g for g in self._alive() if self.groups[g].product is None]
         tiny = [g for g in alone if about(prod(self.groups[g].domain)) < TINY]
         most = self.traits.min_ops if self.traits.joins else CROWDED  # kernels that are joined compile alone
-        domains: list[Shape] = []  # sizes are no keys
+        domains: list[Shape] = []  # sizes cannot be dict keys
         for g in tiny:
             if not any(same_shape(self.groups[g].domain, known) for known in domains):
                 domains.append(self.groups[g].domain)
@@ -208,7 +208,7 @@ class _Detection:
         return before_product(self.groups[first], self.groups[then], side, nodes)
 
     def _uses(self, first: int, then: int) -> set[int]:
-        """What `then` wants the values of `first` for, if it has a product: see `products.Product.uses`."""
+        """Return what `then` needs the values of `first` for in its product: see `products.Product.uses`."""
         product = self.groups[then].product
         if product is None:
             return set()
@@ -218,7 +218,7 @@ class _Detection:
         return set().union(*(product.uses(*pair) for pair in inside))
 
     def _reads_of_both(self, first: int, then: int) -> tuple[set[Node], set[Node], set[Node]]:
-        """What the one that reads more reads, what the other adds, and what each computes for the other.
+        """Return what the larger reader reads, what the other adds, and what they compute for each other.
 
         None of it takes longer than the smaller of the two is large.
         """

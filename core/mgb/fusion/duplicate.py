@@ -19,7 +19,7 @@ def duplicate(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
     """Give each reader of a cheap value a copy of the op that computes it, where that saves memory traffic.
 
     A value is cheap if one cheap op computes it of one input of the graph, beside constants.
-    The input is there anyway; reading it must cost no more than reading the value: it is no larger, or the
+    The input is there anyway; reading it must cost no more than reading the value: it is not larger, or the
     reader reads it too. Values that are outputs, or have a reader that cannot be fused, are stored anyway.
     """
     given = frozenset(graph.inputs)

@@ -15,7 +15,7 @@ from ..ir import Graph, Kind, Node, Op, Spec
 from ..ops.reduce import EXTENT
 from ..passes.rewrite import with_inputs
 
-#: A constant that is no part of a kernel's text: it is read, so one kernel serves every value.
+#: A constant that is not part of a kernel's source: it is read, so one kernel serves every value.
 NUMBER = Op(
     "number",
     Kind.LEAF,
@@ -53,7 +53,7 @@ def place_extents(graph: Graph) -> Graph:
 
 
 def _folded(reader: Node, extent: Node, inputs: tuple[Node, ...]) -> Node | None:
-    """What a reduction that `reader` reads, beside `extent`, folds over the same axes of the same shape."""
+    """Return the operand of a reduction over the same axes of the same shape that `reader` reads, or None."""
     (counted,) = extent.inputs
     for old, new in zip(reader.inputs, inputs, strict=True):
         if old.op.kind is Kind.REDUCE and old is not extent:

@@ -1,4 +1,4 @@
-"""Which nodes a backend takes, and which sets of nodes are one group. Nothing here merges anything."""
+"""Fusion rules: the nodes that a backend takes, and the sets that form a group. They merge nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEW_ROWS, MANY = 8, 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class FusionConfig:
-    """What the user allows.
+    """Limits of fusion that the user sets.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class FusionConfig:
     fuel : int or None
         Stop after so many merges; for finding the merge that breaks a program, by bisection.
     largest : int
-        A larger group, counted in ops that the backend spells, is cut into several kernels, where values that
+        A larger group, counted in ops of the backend, is cut into several kernels, where values that
         the kernels hand on cost less than their ops. Compilers need a time that grows with the square.
     """
 
@@ -62,7 +62,7 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
     """Why a backend with these traits cannot have `node` in a group; None when it can."""
     kind = node.op.kind
     if kind is Kind.LEAF:
-        return "is no computation"
+        return "is not a computation"
     if kind not in traits.kinds or (traits.scope is Scope.DOMAIN and kind not in _IN_DOMAIN):
         return f"is of kind {kind.value}"
     if kind is Kind.REDUCE and not config.reduce:
@@ -79,7 +79,7 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
 
 
 def weight(traits: Traits, node: Node) -> int:
-    """How many ops `node` is for a backend that takes it; a reduction is worth a kernel of its own.
+    """Count the ops that `node` is for a backend that takes it; a reduction is worth a kernel of its own.
 
     A product in a domain is not: alone it is left to a library.
     """
@@ -94,7 +94,7 @@ def _spelling(traits: Traits, node: Node) -> tuple[str | None, int]:
     specs = [i.spec for i in node.inputs]
     if node.op.kind is Kind.ELEMENTWISE:  # shapes do not matter: cache one answer for all
         specs = [Spec((), s.dtype) for s in specs]
-    spell = _spell.__wrapped__ if any(is_sized(s.shape) for s in specs) else _spell  # sizes are no keys
+    spell = _spell.__wrapped__ if any(is_sized(s.shape) for s in specs) else _spell  # sizes cannot be keys
     return spell(traits.vocabulary, traits.dtypes, node.op, tuple(specs), tuple(sorted(node.params.items())))
 
 
@@ -106,7 +106,7 @@ def _spell(
     specs: tuple[Spec, ...],
     params: tuple[tuple[str, Any], ...],
 ) -> tuple[str | None, int]:
-    """Why an instance of `op` cannot be spelt out, or None; and in how many ops."""
+    """Return why an instance of `op` cannot be decomposed, or None; and into how many ops it can be."""
     inputs = tuple(input_node(s) for s in specs)
     if complicated := [s.dtype.name for s in specs if s.dtype in COMPLEX and s.dtype.name not in dtypes]:
         return f"needs {complicated[0]}", 0
@@ -128,7 +128,7 @@ def _spell(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What the rules need to know of a group.
+    """Properties of a group that the fusion rules need.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
 def before_product(first: Group, then: Group, side: int, nodes: Iterable[Node]) -> Group | str:
     """The group of both, where `first`, of these nodes, is computed for one operand of the product of `then`.
 
-    It is so for each block of the product anew.
+    Each block of the product computes it again.
     """
     problem = _apart(first, then)
     if problem:

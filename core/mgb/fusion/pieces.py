@@ -1,4 +1,4 @@
-"""What is put together of pieces is computed with piece by piece, so that nobody puts it together first.
+"""Piecewise computation: ops on a concatenation are computed for each piece, without joining them first.
 
 ``roll(x, 1) - x`` reads a concatenation of two slices. Cut where that is cut, the difference is two, each of
 slices of `x` alone, which are views; what is stored is the difference, in two parts (`Op.parts`). A border of
@@ -233,7 +233,7 @@ class _Splitter:
         return found
 
     def _weight(self, node: Node) -> int:
-        """How many ops are computed again for a piece of what `node` gives."""
+        """Count the ops that are recomputed for a piece of the value of `node`."""
         if node not in self.weights:
             computes = node.op.kind is Kind.ELEMENTWISE and node in self.again
             passes_on = node.op in _THROUGH or node.op is BROADCAST_TO
@@ -307,7 +307,7 @@ def _counted(node: Node, ranges: Sequence[Range]) -> Tensor | None:
 
 
 def _wanted_whole(graph: Graph) -> frozenset[Node]:
-    """What somebody reads who does not compute with its elements one by one."""
+    """Return the values whose readers need them whole, not element by element."""
     wanted = set(graph.outputs)
     for node in reversed(graph.nodes):
         if node.op in _THROUGH and node not in wanted:

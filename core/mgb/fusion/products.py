@@ -36,7 +36,7 @@ class Product:
     before: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
 
     def uses(self, value: Node, reader: Node) -> set[int]:
-        """What `reader`, a node of the group, wants `value` for: `LEFT`, `RIGHT`, `AFTER`."""
+        """Return what `reader`, a node of the group, needs `value` for: `LEFT`, `RIGHT`, `AFTER`."""
         if reader is self.node:
             return {side for side, operand in enumerate(self.node.inputs) if operand is value}
         return {next((side for side, nodes in enumerate(self.before) if reader in nodes), AFTER)}
@@ -64,7 +64,7 @@ def holds_product(nodes: Iterable[Node]) -> bool:
 
 
 def followers(nodes: Sequence[Node], taken: Container[Node]) -> frozenset[Node]:
-    """What may be computed in the kernel of a product that comes before it: element-wise, in the same shape.
+    """Return nodes that may join the kernel of a product before them: element-wise, in the same shape.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def recompute(graph: Graph, steps: Sequence[Step], traits: Traits) -> list[Step]
 
 
 class _Plan:
-    """Which step computes, reads and writes what, while that changes."""
+    """The steps that compute, read and write each value, while they change."""
 
     def __init__(self, graph: Graph, steps: Sequence[Step], traits: Traits) -> None:
         self.graph, self.given, self.traits = graph, steps, traits

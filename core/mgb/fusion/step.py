@@ -43,7 +43,7 @@ class Step:
 
     @property
     def by(self) -> str:
-        """Who runs it: the backend, or of an op of its own ``"library"`` or ``"eager"``, NumPy's rule."""
+        """The executor of the step: the backend, or for an opaque op ``"library"`` or ``"eager"`` (NumPy)."""
         if self.backend is not None:
             return self.backend
         is_library = len(self.graph.outputs) == 1 and isinstance(self.graph.outputs[0].op.eager, Rule)

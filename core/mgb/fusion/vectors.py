@@ -56,8 +56,8 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
             return None
         return reshaped(found, node.spec.shape)
 
-    spelt = rewrite(graph, rule)
-    return merge(delay_broadcasts(delay_reshapes(spelt))) if spelt.has(RESHAPE) else spelt
+    expanded = rewrite(graph, rule)
+    return merge(delay_broadcasts(delay_reshapes(expanded))) if expanded.has(RESHAPE) else expanded
 
 
 def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:

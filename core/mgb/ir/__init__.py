@@ -1,4 +1,4 @@
-"""What every other room speaks: graphs of ops, their types, lengths that are symbolic."""
+"""The intermediate representation: graphs of ops, their types, symbolic lengths."""
 
 from .graph import (
     CONST,

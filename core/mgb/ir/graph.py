@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class Kind(Enum):
-    """What an op does to the iteration domain; the fusion rules are written in these words.
+    """The effect of an op on the iteration domain; the fusion rules are written in these terms.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduction:
-    """How an op folds axes.
+    """The way an op reduces axes.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Op:
         one for each element that is computed, or folded, or as its body says.
     moves : callable or None
         ``(shape, strides, **params) -> strides``, in elements, of what the op makes of an operand that lies
-        so, or None where that is no view of the operand. None in its place: it never is.
+        so, or None where that is not a view of the operand. None in its place: it never is.
     parts : callable or None
         ``(*shapes, **params) -> windows``: the ranges of the result, along each axis, where each operand
         stands, for an op that gives nothing else. None in place of one: as large as the result, the operand
@@ -203,7 +203,7 @@ class Op:
 
     @property
     def under_tape(self) -> Callable[..., Any] | None:
-        """What is done in its place where a gradient tape sees an operand; None: the tape is told of it."""
+        """The callable that replaces the op under a gradient tape; None: the tape records the op itself."""
         return self.body if self.grad is None and self.taped is None else self.taped
 
     def __repr__(self) -> str:

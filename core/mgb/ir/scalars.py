@@ -27,7 +27,7 @@ FOLLOWED = frozenset(
 
 
 class Holding(Protocol):
-    """What holds numbers, some of which may be followed, and never changes: see `HOLDING`."""
+    """An immutable container of numbers, some of which may be symbolic: see `HOLDING`."""
 
     @property
     def numbers(self) -> tuple[Scalar, ...]:
@@ -38,7 +38,7 @@ class Holding(Protocol):
 
 
 class Follower(Protocol):
-    """Who keeps what is asked of numbers.
+    """The recorder of every query of symbolic numbers.
 
     Attributes
     ----------

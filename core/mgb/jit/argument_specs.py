@@ -43,7 +43,7 @@ def spec_of(text: str) -> Spec:
     found = _TEXT.fullmatch(text)
     try:
         if found is None:
-            raise ValueError("it is no dtype with lengths in brackets")
+            raise ValueError("it is not a dtype with lengths in brackets")
         lengths = [int(n) for n in found[2].split(",") if n.strip()]
         if any(n < 0 for n in lengths):
             raise ValueError("a length is negative")
@@ -54,7 +54,7 @@ def spec_of(text: str) -> Spec:
             raise ValueError("no memory holds so many elements")
         return Spec(tuple(lengths), dtype)
     except (ValueError, ConversionError) as error:
-        raise ArgumentSpecError(f"{text!r} is no type: {error}; write it as 'f32[64,784]'") from error
+        raise ArgumentSpecError(f"{text!r} is not a type: {error}; write it as 'f32[64,784]'") from error
 
 
 def make_placeholders(arguments: Any) -> Any:

@@ -51,7 +51,7 @@ def arrays_among(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool
 
 
 class Key(tuple[Any, ...]):
-    """What must be equal for a record to serve another call: nesting, aliasing and a key for each leaf."""
+    """The key of a record: nesting, aliasing and a key for each leaf; equal keys share a record."""
 
     @cached_property
     def form(self) -> Key:

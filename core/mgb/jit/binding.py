@@ -22,7 +22,7 @@ Instance = TypeVar("Instance")
 
 
 class Bindable(Generic[P, R]):
-    """What a traced function shares with Python functions. Without a function it is a decorator.
+    """Base class of traced functions, with the interface of Python functions and of decorators.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def _explain_unpicklable(traced: Bindable[..., Any]) -> str:
     """Explain why `traced` cannot be pickled by name, and what helps."""
     if not hasattr(traced, "__qualname__"):
         kind = type(traced.__wrapped__).__name__
-        return f"a traced {kind} cannot be pickled: it has no name; pickle the {kind}, and trace it anew"
+        return f"a traced {kind} cannot be pickled: it has no name; pickle the {kind}, and trace it again"
     full = f"{traced.__module__}.{traced.__qualname__}"
     if "<" in traced.__qualname__:  # <locals>, <lambda>
         return (

@@ -21,7 +21,7 @@ from .variant import extract_graph
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What `storage` needs of a recorded call.
+    """A recorded call, with all that `storage` needs.
 
     Attributes
     ----------
@@ -89,8 +89,8 @@ class Captured:
         if isinstance(source, Argument) and any(source.index == index for index, _, _ in self.inputs):
             return source.index
         raise DumpStateError(
-            f"the value used first at {external.line} comes from outside, anew at every call: pass it as an "
-            "argument"
+            f"the value used first at {external.line} comes from outside and differs from call to "
+            "call: pass it as an argument"
         )
 
     def parameters(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _OVERRIDES = {
 
 @dataclass(slots=True, repr=False)
 class GraphOptimizationConfig:
-    """Which nodes fusion may put into one group; None lets `opt_level` decide.
+    """Options of fusion: the nodes that may join a group; None lets `opt_level` decide.
 
     Attributes
     ----------

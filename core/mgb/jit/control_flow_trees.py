@@ -1,4 +1,4 @@
-"""What `scan`, `while_loop` and `cond` pass to loops: nested containers of Tensors, and functions of them."""
+"""Arguments of `scan`, `while_loop` and `cond`: nested containers of Tensors, and functions of them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def as_tensor(value: Any, what: str) -> Tensor:
     try:
         (made,) = literals(what, [value])
     except (TypeError, ValueError):
-        raise LoopError(f"{what} is {value!r:.60}, which is no array; give Tensors or numbers") from None
+        raise LoopError(f"{what} is {value!r:.60}, which is not an array; give Tensors or numbers") from None
     return made  # type: ignore[no-any-return]
 
 

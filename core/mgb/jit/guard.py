@@ -1,4 +1,4 @@
-"""What must be unchanged for a call to skip the body: a `Guard` is one fact, `Guards` those of a call."""
+"""Guards: a `Guard` is one fact that must still hold for a call to skip the body, `Guards` are all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a recording treats ops, values that the body reads, and Tensors outside."""
+"""Recording policy: how a recording treats ops, values that the body reads, and captured Tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import TraceError
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a call is recorded: the modes of `trace`, `partial_trace` and `xla_trace` differ in this.
+    """Settings of a recording, in which the modes of `trace`, `partial_trace` and `xla_trace` differ.
 
     Attributes
     ----------

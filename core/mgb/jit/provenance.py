@@ -1,4 +1,4 @@
-"""Which Tensors a body made, which it found outside and where, and what it did to those."""
+"""Provenance of Tensors: those that a body made, those that it captured and where, and their changes."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _is_computed_once(raw: Any) -> bool:
 
 
 def lookup_item(container: Any, key: Any) -> Any:
-    """As ``container[key]``, but what is gone from a dict is not made anew, as by a `defaultdict`."""
+    """Return ``container[key]``, but never create a missing item, as a `defaultdict` would."""
     if issubclass(type(container), dict) and hasattr(type(container), "__missing__"):
         if not dict.__contains__(container, key):
             raise KeyError(key)

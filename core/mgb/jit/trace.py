@@ -104,7 +104,7 @@ class trace(TracedWithBody[P, R]):
     TraceInputError
         An option or argument is not valid for this trace.
     UnknownBackendError
-        There is no such `backend`.
+        `backend` is not the name of a backend.
     ImpureBodyError
         With ``run_body=False``, at a first call: the body would have to run at every call.
     MemoryConfigError

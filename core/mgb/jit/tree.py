@@ -147,7 +147,7 @@ def flatten_once(value: Any) -> tuple[list[Any], Structure]:
     except RecursionError:
         raise TraceOutputError(
             "the result of a traced function holds itself, or is nested too deep: results are put together "
-            "anew at each call; return its parts"
+            "again at each call; return its parts"
         ) from None
 
 

@@ -135,7 +135,7 @@ def loop_error(name: str) -> Callable[[str], LoopError]:
 def note(
     name: str, function: Callable[..., Sequence[Any]], specs: Sequence[Spec]
 ) -> tuple[Graph, list[Tensor]]:
-    """What `function` does with Tensors of `specs`.
+    """Record `function` on Tensors of `specs`.
 
     Parameters
     ----------

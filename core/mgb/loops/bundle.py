@@ -71,7 +71,7 @@ def result(bundle: Tensor, index: int, spec: Spec) -> Tensor:
 
 
 class BundleCall(Call):
-    """What gave a bundle, as one tape remembers it: the gradient of a bundle is a dict by places."""
+    """The call that returned a bundle, as one tape records it: its gradient is a dict by index."""
 
     __slots__ = ()
 

@@ -78,7 +78,7 @@ def while_loop(test: Graph, body: Graph, outside: Sequence[Tensors], init: Tenso
 def cond(
     index: Tensor, graphs: Sequence[Graph], outside: Sequence[Tensors], operands: Tensors
 ) -> list[Tensor]:
-    """What one of several noted functions gives of `operands`; they give values of the same types."""
+    """Apply one of several recorded graphs to `operands`; their results have the same types."""
     bodies, found = together(graphs, outside, len(operands))
     bundle = apply(COND, index, *found, *operands, branches=tuple(bodies))
     return [result(bundle, n, node.spec) for n, node in enumerate(graphs[0].outputs)]

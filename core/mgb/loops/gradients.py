@@ -1,4 +1,4 @@
-"""What tapes are told of the ops that hold a graph.
+"""Gradients of the ops that contain graphs, for tapes.
 
 The gradient of a scan is a scan the other way over what the first one kept, that of a conditional a
 conditional which computes again what it needs. A `while_loop` knows tangents only.
@@ -238,7 +238,7 @@ def _of_those(graph: Graph, missing: Sequence[Node]) -> Graph:
 
 
 def _varying(graph: Graph, outside: Sequence[Node]) -> set[Node]:
-    """What differs from step to step."""
+    """Return the nodes that vary from step to step."""
     found = set(graph.inputs).difference(outside)
     for node in graph.nodes:
         if not found.isdisjoint(node.inputs):
@@ -350,7 +350,7 @@ def _while_gradients(
     if not forward_mode.get():
         raise NoGradientError(
             "while_loop has no gradient in reverse mode: how often it runs is known only when it has ended, "
-            "so there is no memory for what its steps keep. Use scan, or fori_loop with bounds that are "
+            "so the memory for its steps cannot be allocated. Use scan, or fori_loop with bounds that are "
             "Python numbers; derivatives in a direction, by jvp, it has"
         )
     found: list[Tensor | None] = [None] * len(operands)

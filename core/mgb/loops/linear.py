@@ -20,7 +20,7 @@ def floats(nodes: Sequence[Node]) -> tuple[int, ...]:
 
 
 def fold_again(graph: Graph, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The outputs of `graph`, whose ops are applied anew: tapes see them."""
+    """The outputs of `graph`, whose ops are applied again: tapes see them."""
 
     def rule(node: Node, *operands: Tensor) -> Tensor:
         builder = ACTIVE.get()

@@ -60,7 +60,7 @@ class MultiHeadAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the initial values anew."""
+        """Draw new initial values."""
         for projection in (self.query, self.key, self.value, self.out):
             projection.reset_parameters()
             init.xavier_uniform_(projection.weight)

@@ -19,7 +19,7 @@ from .sizes import size
 
 
 class _Convolution(Module):
-    """What all of them share: sizes, initial values, text. `axes` says how many axes a window has."""
+    """Base class of convolutions: sizes, initial values, repr. `axes` is the number of axes of a window."""
 
     axes = 2
     conv_mode, compute_mode = "cross_correlation", "default"
@@ -69,7 +69,7 @@ class _Convolution(Module):
         return (self.groups, first // self.groups, second // self.groups, *self.kernel_size)
 
     def reset_parameters(self) -> None:
-        """Draw the initial values anew."""
+        """Draw new initial values."""
         fan_in = math.prod(self.kernel_size) * self.in_channels // self.groups
         init.normal_(self.weight, 0.0, 1.0 / math.sqrt(fan_in))
         if self.bias is not None:

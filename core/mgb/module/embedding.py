@@ -101,7 +101,7 @@ class Embedding(Module):
         return cls(number, length, initial_weight=given, freeze=freeze, **options)
 
     def reset_parameters(self) -> None:
-        """Draw the initial values anew."""
+        """Draw new initial values."""
         init.normal_(self.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -188,7 +188,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
-    """How many inputs one output of this weight reads, and how many outputs one input feeds.
+    """Return how many inputs one output of this weight reads, and how many outputs one input feeds.
 
     Weights are ``(out, in)``, ``(out, in, length)``, ``(out, in, height, width)``, or ``(groups, out, in,
     height, width)``. As in MegEngine, that of a grouped convolution of rows passes for one of images.

@@ -57,7 +57,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the initial values anew."""
+        """Draw new initial values."""
         init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self.in_features))
         if self.bias is not None:
             init.zeros_(self.bias)

@@ -31,7 +31,7 @@ class _Loss(Module):
         self.reduction = reduction
 
     def _options(self) -> dict[str, Any]:
-        """What else the function is given."""
+        """Return the other arguments of the function."""
         return {}
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:

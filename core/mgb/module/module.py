@@ -35,7 +35,7 @@ Hook = Callable[["Module", tuple[Any, ...], Any], Any]
 
 
 class HookHandler:
-    """What registering a hook returns.
+    """The handle that registering a hook returns.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ class Module(Holder):
         return self.summary()._repr_html_()
 
     def _describe(self) -> str:
-        """What stands between the brackets of the repr, beside the submodules."""
+        """Return the text between the brackets of the repr, without the submodules."""
         return ""
 
     @recursive_repr("...")

@@ -37,7 +37,7 @@ class _Normalization(Module):
 
 
 class _BatchNorm(_Normalization):
-    """What both batch normalisations share; `axes` says how many axes an input may have."""
+    """Base class of batch normalisations; `axes` is the number of axes that an input may have."""
 
     axes: tuple[int, ...]
 

@@ -45,7 +45,7 @@ def _checked(layer: Module, hx: Any, count: int, shape: tuple[int, ...]) -> Stat
 
 
 class _Cell(Module):
-    """What cells share: a linear map of the input and one of the state, for each of `gates` gates.
+    """Base class of cells: a linear map of the input and one of the state, for each of `gates` gates.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ class _Cell(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the initial values anew."""
+        """Draw new initial values."""
         reach = 1.0 / math.sqrt(max(self.hidden_size, 1))
         for parameter in self.parameters():
             init.uniform_(parameter, -reach, reach)
 
     def seen(self, inputs: Tensor) -> Tensor:
-        """What inputs of any number of axes say to the gates: for a whole sequence it is one product."""
+        """Project inputs of any number of axes to the gates: for a whole sequence in one product."""
         if not inputs.ndim or inputs.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{type(self).__name__}: an input of shape {inputs.shape} has no {self.input_size} features"
@@ -135,7 +135,7 @@ class RNNCell(_Cell):
         name: str | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"{nonlinearity!r} is no nonlinearity of a cell: choose 'tanh' or 'relu'")
+            raise ValueError(f"{nonlinearity!r} is not a nonlinearity of a cell: choose 'tanh' or 'relu'")
         super().__init__(input_size, hidden_size, bias, name)
         self.nonlinearity = nonlinearity
 

@@ -14,7 +14,7 @@ def size(name: str, value: Any) -> int:
     Raises
     ------
     ConversionError
-        It is no integer.
+        It is not an integer.
     ShapeError
         It is negative, or more than int64 holds.
     """

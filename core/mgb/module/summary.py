@@ -34,7 +34,7 @@ class Layer:
 
 
 class Summary(Shown):
-    """What `Module.summary` gives: ``print`` it, or look at `layers` and `parameters`.
+    """The result of `Module.summary`: ``print`` it, or look at `layers` and `parameters`.
 
     Attributes
     ----------

@@ -228,7 +228,7 @@ def choose(a: Any, choices: Any, *, mode: str = "raise") -> Tensor:
 
 
 def compress(condition: Any, a: Any, axis: int | None = None) -> Tensor:
-    """What stands where the vector `condition` is true. Reads the condition."""
+    """Return the elements where the vector `condition` is true. Reads the condition."""
     (places,) = np.nonzero(np.asarray(condition))
     return tensor.take(flatten(c.as_tensor(a)) if axis is None else c.as_tensor(a), places, axis or 0)
 
@@ -273,7 +273,7 @@ def argpartition(a: Any, kth: Any, axis: int | None = -1) -> Tensor:
 
 
 def lexsort(keys: Any, axis: int = -1) -> Tensor:
-    """What puts the last of the keys in order, and where it is equal those before it, as int32."""
+    """Return int32 indices that sort by the last of the keys, then by those before it."""
     given = [c.as_tensor(k) for k in keys]
     order = c.argsort(given[0], axis)
     for key in given[1:]:

@@ -151,7 +151,7 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
 
 
 def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """What stands in the middle; of two, their mean. NaN if there is one."""
+    """Return the median: the middle element, or the mean of the middle two; NaN if an element is NaN."""
     axes = normalize_axis("median", axis, a.ndim)
     kept = tuple(i for i in range(a.ndim) if i not in axes)
     rows = transpose(a, axes=(*kept, *axes))
@@ -171,7 +171,7 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """How many elements are not 0.
+    """Count the elements that are not 0.
 
     Examples
     --------
@@ -356,7 +356,7 @@ def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: 
     if given.dtype.kind not in "iu":
         raise TypeError(f"pad: pad_width is made of integers, got {pad_width!r}")
     if given.shape not in ((), (1,), (2,), (1, 1), (1, 2), (array.ndim, 1), (array.ndim, 2)):
-        raise ShapeError(f"pad: pad_width {pad_width!r} is no pair for each of the {array.ndim} axes")
+        raise ShapeError(f"pad: pad_width {pad_width!r} is not a pair for each of the {array.ndim} axes")
     if given.size and given.min() < 0:
         raise ShapeError(f"pad: a border of {pad_width!r} elements has negative lengths")
     widths = np.broadcast_to(given, (array.ndim, 2)).tolist()
@@ -403,7 +403,7 @@ def unique(
 
 
 def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
-    """How often each number stands in `x`, or the sum of its weights. Reads the greatest."""
+    """Count each number in `x`, or sum its weights. Reads the greatest."""
     x = as_tensor(x)
     if x.ndim != 1 or x.dtype not in dtypes.INTEGERS:
         raise ShapeError(f"bincount: a vector of integers is wanted, got {x.dtype} of shape {x.shape}")
@@ -419,7 +419,7 @@ def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 def histogram(
     a: Tensor, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """How many elements, or what weights, lie between neighbouring edges, and these. Reads the values."""
+    """Return the counts of elements, or sums of weights, between edges, and the edges. Reads the values."""
     edges, share = (x.numpy() if isinstance(x, Tensor) else x for x in (bins, weights))
     counts, edges = np.histogram(as_tensor(a).numpy(), edges, range, density, share)
     return Tensor(counts, device=a.device), Tensor(edges, device=a.device)
@@ -444,7 +444,7 @@ def sort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable: b
 
 
 def argsort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable: bool = True) -> Tensor:
-    """What puts `a` in order, as int32. It is stable, whatever `kind`."""
+    """Return the indices that sort `a`, as int32. The sort is stable, whatever `kind`."""
     return math.argsort(flatten(a) if axis is None else a, axis=-1 if axis is None else axis)
 
 

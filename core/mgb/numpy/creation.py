@@ -49,7 +49,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     Raises
     ------
     ValueError
-        `copy` is False, and `obj` is no such Tensor.
+        `copy` is False, and `obj` is not such a Tensor.
 
     Examples
     --------

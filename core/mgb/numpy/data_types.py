@@ -40,7 +40,7 @@ _OWN = dtypes.HALVES
 
 
 class FloatInfo(NamedTuple):
-    """What `finfo` gives."""
+    """The result of `finfo`."""
 
     bits: int
     eps: float
@@ -51,7 +51,7 @@ class FloatInfo(NamedTuple):
 
 
 class IntegerInfo(NamedTuple):
-    """What `iinfo` gives."""
+    """The result of `iinfo`."""
 
     bits: int
     max: int
@@ -117,7 +117,7 @@ def finfo(type: Any, /) -> FloatInfo:
     """
     dtype = dtypes.real_of(dtype_of(type))
     if dtype not in dtypes.FLOATS:
-        raise ConversionError(f"finfo: {dtype} is no floating-point dtype: see iinfo for integers")
+        raise ConversionError(f"finfo: {dtype} is not a floating-point dtype: see iinfo for integers")
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     eps, most, least, normal = map(float, (info.eps, info.max, info.min, info.smallest_normal))
     return FloatInfo(int(info.bits), eps, most, least, normal, dtype)
@@ -138,7 +138,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
     """
     dtype = dtype_of(type)
     if dtype not in dtypes.INTEGERS:
-        raise ConversionError(f"iinfo: {dtype} is no integer dtype: see finfo for floats")
+        raise ConversionError(f"iinfo: {dtype} is not an integer dtype: see finfo for floats")
     info = np.iinfo(dtype)
     return IntegerInfo(info.bits, int(info.max), int(info.min), dtype)
 
@@ -156,7 +156,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     Raises
     ------
     ValueError
-        There is no such kind.
+        `kind` is not one of the known kinds.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 def _of_kind(kind: Any) -> Sequence[np.dtype[Any]]:
     if isinstance(kind, str) and kind not in KINDS and kind not in dtypes.BY_NAME:
-        raise ValueError(f"{kind!r} is no kind of dtypes; choose one of {', '.join(KINDS)}")
+        raise ValueError(f"{kind!r} is not a kind of dtypes; choose one of {', '.join(KINDS)}")
     return KINDS[kind] if isinstance(kind, str) and kind in KINDS else (dtypes.as_dtype(kind),)
 
 
@@ -194,10 +194,10 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 
 class Info:
-    """What a program may ask of the namespace: see the standard's inspection functions."""
+    """Inspection of the namespace: see the standard's inspection functions."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What is optional, and whether it is here; axes may be any number."""
+        """Return the optional capabilities, and whether they are available; axes may be any number."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> devices.Device:
@@ -221,5 +221,5 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """What a program may ask of the namespace."""
+    """Return the inspection object of the namespace."""
     return Info()

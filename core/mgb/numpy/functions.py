@@ -1,4 +1,4 @@
-"""Which function serves which of NumPy's, for ``np.sum(tensor)`` and its like; the arguments are NumPy's.
+"""The table of functions that serve NumPy's, for ``np.sum(tensor)`` and its like, with NumPy's arguments.
 
 Ufuncs are found without a table: see `mgb.ops.numpy_protocol`.
 """
@@ -40,7 +40,7 @@ from .quantiles import nanmedian, quantiles
 
 
 def _with_equation(operands: Sequence[Any]) -> Sequence[Any]:
-    """What `einsum` is given, where each operand came with a list of its axes in place of the equation."""
+    """Return the arguments of `einsum` with an equation in place of lists of axes beside the operands."""
     if isinstance(operands[0], str):
         return operands
     xs, axes = operands[: len(operands) // 2 * 2 : 2], [*operands[1::2], *operands[len(operands) // 2 * 2 :]]

@@ -63,7 +63,7 @@ def put_along_axis(arr: Tensor, indices: Any, values: Any, axis: int | None) -> 
 
 
 def fill_diagonal(a: Tensor, val: Any, wrap: bool = False) -> None:
-    """The values along the diagonal; `wrap` begins anew below a square."""
+    """The values along the diagonal; `wrap` starts again below a square."""
     columns = a.shape[1] if a.ndim == 2 else a.shape[0]
     step = columns + 1 if a.ndim == 2 else 1 + sum(columns**i for i in range(1, a.ndim))
     end = a.size if wrap or a.ndim > 2 else columns * columns

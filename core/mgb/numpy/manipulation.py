@@ -73,7 +73,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     Raises
     ------
     ShapeError
-        There is no such axis.
+        The axis is out of range.
 
     Examples
     --------

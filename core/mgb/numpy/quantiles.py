@@ -77,7 +77,7 @@ def _quantile(x: Tensor, q: Tensor, axis: Any, method: str, keepdims: bool, skip
 
 
 def _at(ordered: Tensor, place: Tensor, n: Tensor) -> Tensor:
-    """What stands at each place, between two elements on the line between them."""
+    """Interpolate linearly between the elements next to each position."""
     place = broadcast_to(place, shape=(*ordered.shape[:-1], place.shape[-1]))
     place = maximum(minimum(place, n - 1), 0.0)
     before = floor(place)
@@ -103,5 +103,5 @@ def quantiles(share: float, skip: bool) -> Callable[..., Tensor]:
 
 
 def nanmedian(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """What stands in the middle of what is not NaN."""
+    """Return the median of the elements that are not NaN."""
     return quantiles(1.0, skip=True)(a, 0.5, axis, keepdims=keepdims)

@@ -93,7 +93,7 @@ def fabs(x: Any) -> Tensor:
 
 
 def modf(x: Any) -> tuple[Tensor, Tensor]:
-    """What stands behind the point and before it, both with the sign of `x`."""
+    """Return the fractional and the integral part, both with the sign of `x`."""
     (x,) = _floats("modf", x)
     rest = where(e.isinf(x), 0, fmod(x, 1))
     return e.copysign(rest, x), e.trunc(x)
@@ -146,7 +146,7 @@ def _integers(name: str, *xs: Any) -> list[Tensor]:
 
 
 def bitwise_count(x: Any) -> Tensor:
-    """How many bits of the magnitude are 1, as uint8: added up in pairs, fours, and so on."""
+    """Count the 1 bits of the magnitude, as uint8: added up in pairs, fours, and so on."""
     (x,) = _integers("bitwise_count", x)
     bits = cast(e.abs(x), dtype=dtypes.uint64)
     if x.dtype in dtypes.SIGNED:  # the magnitude of the least number is that number again

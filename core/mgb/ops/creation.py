@@ -1,4 +1,4 @@
-"""Arrays out of nothing, spelt with constants and ``iota`` so that they fuse with what reads them."""
+"""Creation of arrays from constants and ``iota``, so that they fuse with their readers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_shape(shape: Any, name: str = "a shape") -> tuple[int, ...]:
     Raises
     ------
     ConversionError
-        Something in it is no integer; the message begins with `name`, the function and its argument.
+        Something in it is not an integer; the message begins with `name`, the function and its argument.
     """
     if isinstance(shape, (Tensor, np.ndarray)) and shape.ndim:
         shape = shape.tolist()

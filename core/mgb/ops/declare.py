@@ -1,4 +1,4 @@
-"""How an op is declared: `primitive` for words, `@composite` for sentences, `declare` for the rest."""
+"""Declaration of ops: `primitive` for the op set of backends, `@composite`, `declare` for the rest."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def op_of(function: Callable[..., Tensor]) -> Op:
 
 
 def arity(op: Op) -> int:
-    """How many arrays `op` takes.
+    """Return the number of arrays that `op` takes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What NumPy does not spell in one call, for the eager rules.
+"""Helpers of eager rules, for what NumPy does not do in one call.
 
 Eager rules serve NumPy's arrays and CuPy's: NumPy's functions hand over to CuPy where it has one of that name
 and those parameters. New arrays are made in the likeness of one that is given.

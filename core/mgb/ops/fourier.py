@@ -87,7 +87,7 @@ fft_ = _declare(
 
 
 def half(length: int) -> int:
-    """How many elements of a transform of `length` real numbers do not follow from others."""
+    """Return the number of independent elements in a transform of `length` real numbers."""
     return length // 2 + 1
 
 

@@ -72,7 +72,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     Raises
     ------
     IndexError
-        Too many indices, an index out of range, or something that is no index.
+        Too many indices, an index out of range, or something that is not an index.
     """
     plan = _plan(x, key)
     out = x if plan.wide is None else reshape(x, shape=plan.wide)
@@ -243,7 +243,7 @@ def _with_arrays(
 
 
 def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:
-    """The parts of `key` with their positions; each but None is for one axis, masks are spelt in integers."""
+    """The parts of `key` with their positions; each but None is for one axis, masks become integers."""
     parts = [_part(x, p) for p in (key if isinstance(key, tuple) else (key,))]
     taken = sum(_axes_taken(p) for p in parts)
     if taken > x.ndim:
@@ -283,7 +283,7 @@ def _part(x: Tensor, part: Any) -> Any:
     except TypeError:
         kind = type(part).__name__
         raise IndexError(
-            f"{kind} is no index: use integers, slices, None, '...', integer or boolean arrays"
+            f"{kind} is not an index: use integers, slices, None, '...', integer or boolean arrays"
         ) from None
 
 
@@ -319,7 +319,7 @@ def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
 
 
 def _range(item: slice, length: Any) -> tuple[tuple[Any, Any, Any], Any]:
-    """The range that a slice of so many means, and its length, which is no number that is followed."""
+    """The range that a slice of so many means, and its length, which is not a symbolic number."""
     if Whole in map(type, (item.start, item.stop, item.step)):
         length = fixed(length)
     chosen = indices(item, length)

@@ -1,4 +1,4 @@
-"""Indexing by arrays: the opaque ops, what is spelt in them, and one-hot encoding.
+"""Indexing by arrays: the opaque ops, their compositions, and one-hot encoding.
 
 Results and gradients follow NumPy: an index that stands twice is read twice and added to twice, and of two
 assignments through it the last one stays.
@@ -441,7 +441,7 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
     """One element of `src` along `axis` for each element of `index`.
 
-    It is spelt as a comparison and a sum of one term and zeros, so that it fuses with the softmax around it.
+    It is a comparison and a sum of one term and zeros, so that it fuses with the softmax around it.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ Along = tuple[int | None, ...]
 
 
 def reach(shape: Sequence[Any], along: Along, ones: Any = 1) -> tuple[Any, ...]:
-    """What belongs to the axes that no index reaches, by the axes of the result; elsewhere `ones`.
+    """Return the entries of the axes that no index reaches, by the axes of the result; elsewhere `ones`.
 
     Examples
     --------

@@ -220,7 +220,7 @@ class Elemwise:
     Raises
     ------
     ValueError
-        There is no such mode.
+        `mode` is not one of the known modes.
 
     Examples
     --------
@@ -256,7 +256,7 @@ class Elemwise:
 
     @property
     def arity(self) -> int:
-        """How many inputs it takes."""
+        """The number of inputs."""
         return self._mode.arity
 
     def __call__(self, *inputs: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""The words: what every other element-wise op is spelt in. Columns: name, NumPy, dtypes, gradient, price.
+"""The op set that other element-wise ops decompose into. Columns: name, NumPy, dtypes, gradient, price.
 
 In a gradient, ``g`` is the gradient of the result, ``y`` the result, then the inputs; a name with a leading
 underscore is only looked at for its shape and dtype.

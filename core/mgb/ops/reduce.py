@@ -80,12 +80,12 @@ def _min(x: Any, axis: Axes) -> Any:
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
-    """What the maximum of nothing is: minus infinity, or the least integer."""
+    """Return the maximum of an empty array: minus infinity, or the least integer."""
     return False if dtype == dtypes.bool_ else -np.inf if dtype.kind in "fV" else int(np.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype[Any]) -> Any:
-    """What the minimum of nothing is: infinity, or the greatest integer."""
+    """Return the minimum of an empty array: infinity, or the greatest integer."""
     return True if dtype == dtypes.bool_ else np.inf if dtype.kind in "fV" else int(np.iinfo(dtype).max)
 
 

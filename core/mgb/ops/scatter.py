@@ -120,7 +120,7 @@ def scatter_reduce(
     IndexError
         An index is out of range.
     ValueError
-        There is no such reduction.
+        The reduction is not one of the known ones.
 
     Examples
     --------

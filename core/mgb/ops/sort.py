@@ -162,7 +162,7 @@ def topk(
     Raises
     ------
     ShapeError
-        `k` is negative, or with `kth_only` there is no element that it counts to.
+        `k` is negative, or with `kth_only` it is out of range of the axis.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from .optimizer import Group, Optimizer, Params, State, assign, decays
 
 
 def adapts(group: Group) -> bool:
-    """Whether a step of `group` is as long as the parameter."""
+    """Return whether a step of `group` is as long as the parameter."""
     return bool(group["always_adapt"] or group["weight_decay"])
 
 

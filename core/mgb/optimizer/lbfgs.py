@@ -42,7 +42,7 @@ class LBFGS(Optimizer):
     tolerance_change : float
         The loss, or no parameter, changes by more: the step ends.
     history_size : int
-        How many changes of the gradient are kept. They are no part of ``state_dict``.
+        How many changes of the gradient are kept. They are not part of ``state_dict``.
     line_search_fn : str, optional
         ``"strong_wolfe"``: along each direction a point is searched where the loss is less and the slope
         flat enough, by SciPy's ``line_search``. None: none is.
@@ -113,7 +113,7 @@ class LBFGS(Optimizer):
             The loss before the step.
         """
         if closure is None:
-            raise TypeError("LBFGS.step(closure): give a function that computes loss and gradients anew")
+            raise TypeError("LBFGS.step(closure): give a function that recomputes loss and gradients")
         self._tell()
         (group,) = self.param_groups
         first = closure()

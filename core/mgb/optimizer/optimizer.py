@@ -1,4 +1,4 @@
-"""What all optimizers share: parameter groups, states, and the loop of a step."""
+"""The base of all optimizers: parameter groups, states, and the loop of a step."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Optimizer(Holder):
         return self
 
     def _before(self, param: Parameter) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """What the step may change of a parameter that `skip_nan` knows, its value, and where it stays."""
+        """List what a step may change of a parameter in `skip_nan`: Tensor, old value, and where it stays."""
         grad = param.grad
         if id(param) not in _skipping or grad is None or not grad.size:
             return []
@@ -184,7 +184,7 @@ class Optimizer(Holder):
                 yield from inside(name, value)
 
     def __decides__(self) -> Iterator[Any]:
-        """For which parameters it works, and the hyper-parameters that no step asks for anew."""
+        """For which parameters it works, and the hyper-parameters that no step reads again."""
         yield "param_groups"
         for place, group in enumerate(self.param_groups):
             asked = self._asked_for(group)
@@ -203,7 +203,7 @@ class Optimizer(Holder):
     #: Whether the step is one where parameters and gradients are complex.
     _takes_complex = False
 
-    #: Functions of a group that decide which ops `_update` does by numbers that are asked for anew.
+    #: Functions of a group that decide which ops `_update` does by numbers that each step reads again.
     _decisions: tuple[Callable[[Group], bool], ...] = ()
 
     @abstractmethod
@@ -212,7 +212,7 @@ class Optimizer(Holder):
 
     @abstractmethod
     def _live(self, group: Group) -> dict[str, Callable[[], float]]:
-        """The numbers that a compiled step asks for anew at every call, by the names that `_update` uses."""
+        """The numbers that a compiled step reads again at every call, by the names that `_update` uses."""
 
     @abstractmethod
     def _update(
@@ -305,13 +305,13 @@ def assign(tensor: Tensor, value: Tensor) -> None:
 
 
 def decays(group: Group) -> bool:
-    """Whether the weight decay is part of the step; in a trace always: 0 may become something else."""
+    """Return whether the weight decay is part of the step; in a trace always, as 0 may change later."""
     session = ACTIVE.get()
     return group["weight_decay"] != 0.0 or (session is not None and session.replays)
 
 
 def named(group: Group, *names: str) -> dict[str, Callable[[], float]]:
-    """What looks up each of `names` in `group`, whenever it is asked."""
+    """Return functions that look up each of `names` in `group` when they are called."""
     return {name: partial(group.__getitem__, name) for name in names}
 
 

@@ -356,7 +356,7 @@ class OneCycleLR(LRScheduler):
 
 
 class _Several(LRScheduler):
-    """What is made of other schedules, whose states are part of its own."""
+    """Base class of schedules that are made of others, whose states are part of its own."""
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
         if not schedulers or any(s.optimizer is not optimizer for s in schedulers):

@@ -37,7 +37,7 @@ def _delay(node: Node, *values: Tensor) -> Tensor | None:
 
 
 def _source(value: Tensor) -> Tensor:
-    """What `value` is when broadcasting will do the rest."""
+    """Return `value` before broadcasts and reshapes that implicit broadcasting replaces."""
     while True:
         inner = inputs_of(value, BROADCAST_TO) or inputs_of(value, RESHAPE)
         if inner is None or not _implicit(inner[0].shape, value.shape):

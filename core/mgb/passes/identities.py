@@ -213,7 +213,7 @@ def own_results(before: Graph, after: Graph, updated: Collection[int] = ()) -> G
 
 
 def _viewed(node: Node) -> Node:
-    """What `node` may be a view of."""
+    """Return the node that `node` may be a view of."""
     while node.op.kind is Kind.LAYOUT and len(node.inputs) == 1:
         (node,) = node.inputs
     return node

@@ -1,4 +1,4 @@
-"""What `dump` does to a graph that will only be run forwards: it folds, fuses and narrows.
+"""Passes of `dump` for a graph that only runs forwards: they fold, fuse and narrow.
 
 Batch normalisation in eval mode, and every other scale and shift of channels, goes into the weights and the
 bias of the convolution before it (Jacob et al., "Quantization and training of neural networks for efficient
@@ -269,7 +269,7 @@ def _again(node: Node, values: Sequence[Tensor], params: dict[str, Any]) -> Tens
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What is done to a graph that will only be run forwards.
+    """Options for a graph that only runs forwards.
 
     Attributes
     ----------

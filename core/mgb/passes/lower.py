@@ -19,7 +19,7 @@ class Speaker(Protocol):
 
 
 def lower(graph: Graph, traits: Speaker) -> Graph:
-    """What `Backend.compile` receives for `graph`.
+    """Lower `graph` to the graph that `Backend.compile` receives.
 
     No value has 16 bits but inputs, outputs and casts; no op is outside ``traits.vocabulary`` but const, iota
     and cast; nothing is computed twice; what is known now is a constant.

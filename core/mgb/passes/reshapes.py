@@ -92,7 +92,7 @@ def _reduction(node: Node, value: Tensor) -> Tensor | None:
 
 
 def _before(value: Tensor) -> Tensor | None:
-    """What was computed, if `value` is that with its axes of length 1 moved."""
+    """Return the value before its axes of length 1 were moved, or None."""
     inner = inputs_of(value, RESHAPE)
     if inner is None or node_of(inner[0]).op.kind not in COMPUTING:
         return None

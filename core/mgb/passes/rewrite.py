@@ -1,4 +1,4 @@
-"""What passes share: the nodes behind tensors, constants, and the way to write a pass as a fold."""
+"""Helpers of passes: the nodes behind tensors, constants, and passes written as a fold over the graph."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from .verify import verify
 
 Pass = Callable[[Graph], Graph]
 
-#: What each level adds to the one below. Level 3 adds fusion too, which is no pass over a graph.
+#: What each level adds to the one below. Level 3 adds fusion too, which is not a pass over a graph.
 PASSES: dict[int, tuple[Pass, ...]] = {
     0: (fold_constants, merge),
     1: (identities, finite_identities, fold_constants, merge),

@@ -27,7 +27,7 @@ def take_several_turns(graph: Graph) -> Graph:
 
 
 def _at_once(node: Node) -> int:
-    """How many steps of a node are done in a turn."""
+    """Return the number of steps of a node that one iteration runs."""
     if node.op is not SCAN or node.params["length"] < SHORT:
         return 1
     body, carries = node.params["body"].graph, node.params["carries"]

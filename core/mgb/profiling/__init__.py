@@ -1,4 +1,4 @@
-"""What a traced function has cost, and each call of it step by step."""
+"""Profiling of a traced function: its cost, and each call step by step."""
 
 from .history import History, Watch, get_profile, profile_table, reset_profile, save_profile, watch_of
 from .statistics import Statistics

@@ -65,7 +65,7 @@ class Watch:
     ladder : Ladder, optional
         Prints it, and what is compiled.
     miss : object
-        What something gives that is no whole call.
+        The value that marks an incomplete call.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Watch:
 
 
 def watch_of(name: str, statistics: Statistics, history: History | None, miss: object) -> Watch | None:
-    """What looks on at the calls of the function `name`, if they are kept or ``MGB_DEBUG`` prints them."""
+    """Return the observer of calls of `name`, if calls are saved or ``MGB_DEBUG`` prints them."""
     wanted = level()
     if history is None and not wanted:
         return None
@@ -131,7 +131,7 @@ def _calls_of(function: Profiled) -> list[CallProfile]:
 
 
 def get_profile(function: Profiled) -> dict[str, Any]:
-    """What the newest calls took, step by step, as data that `json` can write.
+    """Return the times of the newest calls, step by step, as data that `json` can write.
 
     Returns
     -------

@@ -111,7 +111,7 @@ def rows_of(calls: Iterable[CallProfile]) -> list[Row]:
 
 
 def report(calls: Sequence[CallProfile]) -> dict[str, Any]:
-    """What `get_profile` of a traced function gives."""
+    """Return the result of `get_profile` for a traced function."""
     calls = warm(calls)
     rows = rows_of(calls)
     latest = {run.program: (call, run) for call in calls for run in call.runs}

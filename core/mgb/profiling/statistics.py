@@ -1,4 +1,4 @@
-"""What one traced function has cost so far, and why it was compiled again."""
+"""Statistics of one traced function: its cost so far, and the reasons of recompilation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Statistics:
         self._lock = forking.lock()
 
     def compiled(self, compile: Callable[[], Program]) -> Program:
-        """What `compile` returns; its time and its kernels are counted."""
+        """Call `compile`, and count its time and its kernels."""
         start = time.perf_counter()
         with kernels.counting() as counted:
             program = compile()
@@ -63,7 +63,7 @@ class Statistics:
             self.records += 1
 
     def again(self, reason: str, level: int = logging.INFO) -> None:
-        """Something is recorded or compiled anew, for a `reason` in the user's terms; logged at `level`."""
+        """Count a re-recording or recompilation, for a `reason` in the user's terms; logged at `level`."""
         logger.log(level, "%s", reason)
         call = self._profiled()
         if call is not None:

@@ -94,7 +94,7 @@ def _cells(row: dict[str, Any], whole: float) -> list[str]:
 
 
 def copy_text(fraction: float, unit: str = "") -> str:
-    """How fast something is beside a copy of memory."""
+    """Format a speed relative to a copy of memory."""
     return f"{min(fraction, 1.0):.0%}{unit}" if fraction <= _MEMORY else "in cache"
 
 

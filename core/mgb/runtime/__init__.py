@@ -1,1 +1,1 @@
-"""What knows of no array program: settings, files, processes, devices, memory, whose code is whose."""
+"""The runtime below arrays: settings, files, processes, devices, memory, ownership of code."""

@@ -32,7 +32,7 @@ class Aliases:
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return how to load the module called `name`; None: it is no alias."""
+        """Return how to load the module called `name`; None if it is not an alias."""
         package, _, below = name.partition(".")
         if package != self._package:
             return None

@@ -45,7 +45,7 @@ _open: dict[int, int] = {}  # lock files, by descriptor, and the thread of each
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What `info` says.
+    """The result of `info`.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ def folder() -> Path:
     if named:
         try:
             return Path(named).expanduser()
-        except RuntimeError as error:  # there is no such user
+        except RuntimeError as error:  # the user is unknown
             raise config.CACHE_DIR.error("a folder") from error
     import platformdirs
 
@@ -145,7 +145,7 @@ def problem() -> str | None:
 
 
 def damaged() -> int:
-    """How many entries cannot be trusted: cut short, changed, in another's place, or of another user."""
+    """Count the untrusted entries: truncated, changed, misplaced, or of another user."""
     return sum(load(path.parent.parent.name, path.name) is None for path in _entries())
 
 

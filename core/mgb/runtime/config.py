@@ -16,7 +16,7 @@ _ON, _OFF = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux alone
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -64,7 +64,7 @@ class Variable:
         raise self.error(f"a whole number of at least {least}")
 
     def error(self, wanted: str) -> VariableError:
-        """What is to be raised when the value in force now is not `wanted`."""
+        """Return the error for a current value that is not `wanted`."""
         return VariableError(
             f"{self.name}={self.get()!r}: {self.meaning}; set it to {wanted}, or unset {self.name}"
         )
@@ -83,7 +83,7 @@ def whole(text: str) -> int:
     except ValueError:
         found = float(text)
     if not found.is_integer() or abs(found) >= 1 << 63:
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return int(found)
 
 

@@ -66,7 +66,7 @@ def _canonical(name: str, default: str) -> str:
 class Device(str):
     """The canonical name of a device, equal to each of its names: that of ``"xpux:0"`` to ``"xpux"``.
 
-    What names a kind alone, ``"xpu"``, is no name of a device. As a key it is the canonical name.
+    A kind alone, ``"xpu"``, is not a name of a device. As a key it is the canonical name.
     """
 
     __slots__ = ()
@@ -161,7 +161,7 @@ def device_type(device: str) -> str:
 
 
 def get_device_count(kind: str) -> int:
-    """How many devices of `kind` (``"cpu"``, ``"gpu"``, ``"xpu"``) there are.
+    """Return the number of devices of `kind` (``"cpu"``, ``"gpu"``, ``"xpu"``).
 
     Examples
     --------

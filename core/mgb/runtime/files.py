@@ -19,7 +19,7 @@ def replace_file(path: Path, blobs: Iterable[Any]) -> None:
     """Write a file beside `path`, then rename it: a reader sees the old content or the new, never a part.
 
     A link is followed, and stays: the file that it leads to is replaced. That file keeps its permissions.
-    What is no file, as a pipe, ``/dev/null`` or ``/dev/stdout``, is written to, and stays what it is.
+    A pipe or a device, as ``/dev/null`` or ``/dev/stdout``, is written to and not replaced.
     """
     mode, is_open = _mode_of(path), _is_descriptor(path)
     if is_open or (mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)):
@@ -46,7 +46,7 @@ def replace_file(path: Path, blobs: Iterable[Any]) -> None:
 
 
 def _mode_of(path: Path) -> int | None:
-    """What `path` leads to and who may use it; None where nothing is there."""
+    """Return the mode of the file that `path` leads to; None if it does not exist."""
     try:
         return os.stat(path).st_mode
     except FileNotFoundError:

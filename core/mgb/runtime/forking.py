@@ -1,4 +1,4 @@
-"""What a child of `os.fork` finds. Of all threads it has one: the one that forked.
+"""Support of `os.fork`: a child has only one thread, the one that forked.
 
 What another thread held or had begun is never given back or ended there. So
 
@@ -147,12 +147,12 @@ def _let_fork(thread: int) -> None:
 
 
 def _others() -> set[str]:
-    """What other threads are at."""
+    """Return the activities of other threads."""
     return {what for thread, at in _inside.items() if thread != get_ident() for what in at}
 
 
 class Resource:
-    """What a child of a process that has used it cannot use, for its threads stay behind.
+    """A resource with threads, unusable in a child of a process that has used it.
 
     It lives as long as the process.
 

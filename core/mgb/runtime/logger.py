@@ -32,7 +32,7 @@ def get_logger(name: str | None = None) -> logging.Logger:
 
 
 def set_log_level(level: int | str) -> int:
-    """What loggers print from now on, also those that were handed out; the former level is returned.
+    """Set the level of all loggers, also of those that were handed out; return the former level.
 
     Raises
     ------

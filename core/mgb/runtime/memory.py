@@ -73,7 +73,7 @@ class Holder(Protocol):
     used: int
 
     def idle_bytes(self) -> int:
-        """How much that is."""
+        """Return the idle bytes."""
 
     def release(self) -> None:
         """Drop it."""
@@ -81,7 +81,7 @@ class Holder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What the pool holds, in bytes, and how often it could serve.
+    """Statistics of the pool: the bytes that it holds, and its hits and misses.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ def trim() -> None:
 
 
 def stats() -> Stats:
-    """What the pool holds now; arrays below `SMALL` bytes are not counted."""
+    """Return the statistics of the pool; arrays below `SMALL` bytes are not counted."""
     return Stats(_live, _pooled, _peak, _hits, _misses)
 
 

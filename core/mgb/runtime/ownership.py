@@ -1,4 +1,4 @@
-"""Whose memory is it? Arrays on memory that a library has allocated, and what one owner alone holds.
+"""Ownership of memory: arrays on memory of a library, and arrays that one owner alone holds.
 
 The executor writes a parameter in place where nobody else would notice. Reference counts tell.
 """
@@ -125,7 +125,7 @@ def owned_alone(arrays: Sequence[Any], index: int) -> bool:
       a reference;
     * memoryviews and DLPack capsules of an array refer to it as well;
     * an array that is a view, of a user's array perhaps, is never owned;
-    * an array of a GPU is no view, and alone on memory that CuPy itself has allocated for it: views, and
+    * an array of a GPU is not a view, and alone on memory that CuPy itself has allocated for it: views, and
       arrays that are made on its pointer, refer to the array, the pointer or the memory.
 
     What no count can show is a bare address, ``array.ctypes.data``, and a thread that comes to the owner
@@ -207,7 +207,7 @@ def _addresses(objects: tuple[Any, ...]) -> bytes:
 
 
 class Seen:
-    """Which objects were there at the last look; it does not keep them alive.
+    """A snapshot of the identities of objects; it does not keep them alive.
 
     While none of them has died no other object can have the address of one. So a look at hundreds of them
     compares two strings of bytes, and touches none: what it would touch is not in cache after a step.
@@ -237,7 +237,7 @@ class Seen:
 
 
 class Updates:
-    """Which inputs a call may overwrite with the values that replace them: where `owned_alone` allows it.
+    """The inputs that a call may overwrite with their new values, where `owned_alone` allows it.
 
     Nearly always they are the arrays that the call before has written. Then they are whole, as `owned_alone`
     wants it, and nothing but their reference counts is asked.
@@ -267,7 +267,7 @@ class Updates:
         return targets
 
     def spare(self, arrays: Sequence[Any]) -> tuple[bool, ...]:
-        """Which of the updated inputs may be overwritten, for kernels that have memory of their own."""
+        """Return which updated inputs may be overwritten, for kernels with memory of their own."""
         if self._as_before(arrays):
             return self._all
         found = tuple([owned_alone(arrays, i) for i in self._positions])
@@ -293,7 +293,7 @@ class Updates:
 
 
 def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What gives a tuple of the elements at `positions` of a sequence."""
+    """Return a function that takes a sequence and returns a tuple of the elements at `positions`."""
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda sequence: tuple([sequence[i] for i in positions])

@@ -17,7 +17,7 @@ AUTOCAST: ContextVar[tuple[str, str] | None] = ContextVar("mgb_autocast", defaul
 
 
 def current(_module: object = None) -> tuple[str, str] | None:
-    """What is set now: a setting that decides which ops a body records, see `holding`."""
+    """Return the current setting, which decides the ops that a body records, see `holding`."""
     return AUTOCAST.get()
 
 

@@ -1,4 +1,4 @@
-"""What notebooks and terminals show: HTML of texts, and tables that fit."""
+"""Display in notebooks and terminals: HTML of strings, and tables that fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folded(parts: Iterable[tuple[str, str]]) -> str:
 
 
 class Shown:
-    """What has ``__rich__`` or ``__rich_console__`` is also a text, and a table in a notebook."""
+    """Base class of objects with ``__rich__`` or ``__rich_console__``: text, and a table in notebooks."""
 
     def __str__(self) -> str:
         from rich.console import Console

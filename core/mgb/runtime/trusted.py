@@ -1,4 +1,4 @@
-"""Whose code is whose: libraries are mgb, its installed plugins, NumPy, Python's own; all else is a user's.
+"""Owners of code: libraries are mgb, its installed plugins, NumPy, Python's own; all else is a user's.
 
 What counts is the folder that a file lies in, and where an imported module comes from. A name is anybody's: a
 user's project may be called ``mgb_mine``, lie in a folder of that name, or have a module ``queue``.
@@ -17,7 +17,7 @@ import numpy as np
 
 
 def _within(folder: str | Path) -> str:
-    """What the names of files in `folder` begin with."""
+    """Return the prefix of the names of files in `folder`."""
     return os.path.join(folder, "")
 
 

@@ -227,7 +227,7 @@ def dump(
 
 
 def _checked(traced: Dumpable) -> Captured:
-    """What was recorded, if a file can do it."""
+    """Return the recorded call, after a check that a file can represent it."""
     if not traced.capture_as_const:
         raise DumpStateError("you must specify capture_as_const=True at __init__ to use dump")
     captured = traced._to_dump()
@@ -312,7 +312,7 @@ def _style(captured: Captured, values: int, nodes: bool, parameters: bool, prior
 
 
 def _strip_info(graph: Graph) -> dict[str, Any]:
-    """Which ops in which dtypes a file needs."""
+    """Return the ops and dtypes that a file needs."""
     nodes = list(nodes_within(graph))
     ops = {node.op.name for node in (*nodes, *graph.nodes) if node.op not in (CONST, RESULT)}
     used = {node.spec.dtype.name for node in (*graph.inputs, *nodes)}
@@ -320,12 +320,12 @@ def _strip_info(graph: Graph) -> dict[str, Any]:
 
 
 def _strip_info_text(path: str | os.PathLike[str], found: Mapping[str, Any], append: bool) -> bytes:
-    """What `_strip_info` found as JSON, joined with what `path` has when `append`.
+    """Format the result of `_strip_info` as JSON, joined with the contents of `path` when `append`.
 
     Raises
     ------
     DumpOptionError
-        The file that is to be added to is no such JSON.
+        The file to append to does not have such JSON.
     """
     target = Path(path)
     merged = dict(found)

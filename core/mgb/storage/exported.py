@@ -1,4 +1,4 @@
-"""What `export` writes, and what `load_compiled` makes of it: a function compiled in another process."""
+"""The files of `export`, which `load_compiled` turns into a function compiled in another process."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ def _backend(name: str | None, target: Any) -> Backend | None:
 
 
 def _in_short(target: str) -> str:
-    """What code is for, in a line: of a JSON object its texts, without the long lists."""
+    """Describe the target of code in a line: of a JSON object its strings, without the long lists."""
     try:
         told = json.loads(target)
     except (ValueError, RecursionError):
@@ -389,18 +389,18 @@ def _compiled_again(file: Reader, graph: Graph, options: Options, own: str | Non
 
 def _check_texts(*texts: Any) -> None:
     if not all(text is None or isinstance(text, str) for text in texts):
-        raise ValueError(f"{texts} are no texts")
+        raise ValueError(f"{texts} are not strings")
 
 
 def _check_options(options: Options) -> None:
     switches = options.fuse_reduce, options.fuse_dimshuffle
     fits = type(options.opt_level) is int and isinstance(options.fast_math, bool)
     if not fits or not all(isinstance(switch, bool | None) for switch in switches):
-        raise ValueError(f"{options} are no options")
+        raise ValueError(f"{options} are not valid options")
 
 
 def _check_ends(ends: Ends, graph: Graph) -> None:
     if len(ends.inputs) != len(graph.inputs) or len(ends.outputs) != len(graph.outputs):
         raise ValueError("there are more or fewer names than inputs and outputs")
     if ends.structure not in ARRANGEMENTS or (ends.structure == "tensor" and len(graph.outputs) != 1):
-        raise ValueError(f"{ends.structure!r} is no structure of {len(graph.outputs)} outputs")
+        raise ValueError(f"{ends.structure!r} is not a structure of {len(graph.outputs)} outputs")

@@ -176,7 +176,7 @@ class Reader:
             self._blobs = [self._blob(*entry) for entry in header["blobs"]]
 
     def error(self, place: str, why: object) -> GraphFileError:
-        """What is wrong where."""
+        """Return an error for `place`, with the reason."""
         remedy = "it is damaged, or was not written by mgb: export it again, or use another copy"
         return GraphFileError(f"cannot load {self.name}: {place}: {why}; {remedy}")
 
@@ -211,7 +211,7 @@ class Reader:
         """A `Spec`."""
         dtype, shape, device = value
         if not all(type(d) is int and d >= 0 for d in shape) or not isinstance(device, str):
-            raise ValueError(f"{value} is no type")
+            raise ValueError(f"{value} is not a type")
         if [dtype, shape] == _spec(BUNDLE)[:2]:
             return Spec((), BUNDLE.dtype, device)
         return Spec(tuple(shape), dtypes.BY_NAME[dtype], device)
@@ -279,5 +279,5 @@ def _check_call(op: Op, count: int, params: Mapping[str, Any]) -> None:
 
 def _index(number: Any, of: list[Any]) -> int:
     if type(number) is not int or not 0 <= number < len(of):
-        raise ValueError(f"{number!r} is no number of {len(of)}")
+        raise ValueError(f"{number!r} is not an index of {len(of)} entries")
     return number

@@ -211,7 +211,7 @@ def _array(name: str, value: Any) -> Array:
     try:
         return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise FileCaseError(f"input_data for {name!r} is no array: {error}") from error
+        raise FileCaseError(f"input_data for {name!r} is not an array: {error}") from error
 
 
 def _value(text: str, spec: Spec, change: Callable[[Array], Array]) -> Array:

@@ -31,7 +31,7 @@ class LoadLimits:
     Attributes
     ----------
     nodes : int
-        Nodes of the file, functions and loops spelt out, and the ops that they become.
+        Nodes of the file, functions and loops expanded, and the ops that they become.
     turns : int
         Turns of one loop.
     depth : int
@@ -75,7 +75,7 @@ class FoldingStopped(Exception):
 
 
 class Meter:
-    """What one load, or one call, has asked for so far.
+    """The resources that one load, or one call, has requested so far.
 
     Parameters
     ----------

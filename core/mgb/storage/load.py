@@ -98,7 +98,7 @@ class Loaded:
         self._paths = [self.tracer(self._body, **self._options)]
 
     def _body(self, *inputs: Any) -> tuple[Any, ...]:
-        """What the model makes of `inputs`; it is data, so nothing outside of it is read or written."""
+        """Compute the model on `inputs`; the model is data, so it has no external state."""
         result: tuple[Any, ...] = Outside.unwatched(self._model, *inputs)
         return result
 
@@ -211,7 +211,7 @@ class Loaded:
 
     @property
     def graph(self) -> Graph | None:
-        """What was recorded for the first set of shapes; None before the first call."""
+        """The graph for the first set of shapes; None before the first call."""
         return self._paths[0].graph
 
     @property
@@ -309,7 +309,7 @@ def load(
     InvalidLimitsError
         `limits` are no `LoadLimits`.
     ModelFileError
-        It is no model, or a damaged one; `ModelVersionError`: one of a version that is not read.
+        It is not a model, or it is damaged; `ModelVersionError`: one of a version that is not read.
     ModelUnsupportedError
         Operators or types are lacking; the message names each with its node.
     UnknownFormatError

@@ -38,7 +38,7 @@ class ValueSpec:
     ----------
     name : str
     dtype : np.dtype or None
-        None for what is no tensor (a sequence, an optional value), or has no type in the file.
+        None for what is not a tensor (a sequence, an optional value), or has no type in the file.
     shape : tuple or None
         An int for a length that is fixed, a name for one that may vary, None for one that nothing is said
         of; None in place of the tuple when even the number of axes is not known.
@@ -93,13 +93,13 @@ class ModelSource:
         CompiledFileError
             It is what ``trace.export`` wrote.
         ModelFileError
-            It is no file.
+            It is not a file.
         OSError
             It cannot be opened.
         """
         path = Path(file) if isinstance(file, str | os.PathLike) else None
         if path is not None and "\0" in str(path):
-            raise ModelFileError(f"{file!r} is no path: it has a zero byte")
+            raise ModelFileError(f"{file!r} is not a path: it has a zero byte")
         data = _bytes_of(file) if path is None else path.read_bytes()
         if data.startswith(MAGIC):
             raise CompiledFileError(
@@ -114,7 +114,7 @@ def _bytes_of(file: Any) -> bytes:
     if isinstance(file, bytes | bytearray | memoryview):
         return bytes(file)
     if not hasattr(file, "read"):
-        raise ModelFileError(f"{file!r} is no file: give a path, or a binary file open for reading")
+        raise ModelFileError(f"{file!r} is not a file: give a path, or a binary file open for reading")
     data = file.read()
     if not isinstance(data, bytes):
         raise ModelFileError("the file object gives text; open it with mode 'rb'")
@@ -135,7 +135,7 @@ class Model(ABC):
     device : str
         Where its weights are.
     trainable : mapping of str to Tensor
-        The weights that each call reads anew, by their names in the file: Parameters, and what is a
+        The weights that each call reads again, by their names in the file: Parameters, and what is a
         statistic of training data. Empty unless the model was read with ``trainable=True``.
     """
 
@@ -182,13 +182,13 @@ class Names:
 
 
 def shown(op: Op) -> str:
-    """What the result of `op` is called by default: ``ADD``, ``REDUCE_SUM``, ``CONV2D``."""
+    """Return the default name of the result of `op`: ``ADD``, ``REDUCE_SUM``, ``CONV2D``."""
     return op.name.upper()
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How much a file tells of what it was made from.
+    """The amount of detail that a file has about its source.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class DumpRequest:
-    """What is to be written.
+    """The contents of a file to write.
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ DumpInfo = namedtuple("DumpInfo", "nr_opr tot_bytes tensor_value_bytes content_h
 
 
 class Format(ABC):
-    """How models stand in files.
+    """A format of model files.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ class Captured(Protocol):
 
 
 class Recording(Protocol):
-    """A traced function that is recorded anew."""
+    """A traced function that can be recorded again."""
 
     def _to_export(self, args: Any, kwargs: Any) -> tuple[Captured, list[str] | None]: ...
 
@@ -79,7 +79,7 @@ def named_axes(
                     f"dynamic_axes: {name!r} of shape {specs[place].shape} has no axis {axis!r}"
                 )
             if not isinstance(text, str) or not text.isidentifier():
-                raise DumpOptionError(f"dynamic_axes: {text!r} is no name of a length: give an identifier")
+                raise DumpOptionError(f"dynamic_axes: {text!r} is not a name of a length: give an identifier")
             found[place, axis % specs[place].ndim] = text
     if len(set(found.values())) > len(_LENGTHS):
         raise DumpOptionError(f"dynamic_axes: lengths of {len(_LENGTHS)} names at most are left open")
@@ -89,7 +89,7 @@ def named_axes(
 def recorded_for(
     traced: Recording, captured: Captured, axes: Mapping[tuple[int, int], str]
 ) -> Iterator[tuple[dict[str, int], Captured]]:
-    """What is recorded for all corners of a box of lengths, and for one more set of them."""
+    """Iterate over recordings for all corners of a box of lengths, and for one more set of them."""
     names = list(dict.fromkeys(axes.values()))
     if not names:
         return

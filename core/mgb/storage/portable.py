@@ -20,7 +20,7 @@ from .graph_file import Reader, Writer
 
 
 def pack(program: Program, writer: Writer) -> dict[str, Any]:
-    """What `unpack` makes the program of; its values are numbered, inputs first, then as steps write them.
+    """Serialize the program for `unpack`; its values are numbered, inputs first, then as steps write them.
 
     Raises
     ------
@@ -153,5 +153,5 @@ def _check_ends(recorded: Graph, simplified: Graph) -> None:
 
 def _at(values: list[Any], number: Any) -> Any:
     if type(number) is not int or not 0 <= number < len(values):
-        raise ValueError(f"{number!r} is no number of {len(values)}")
+        raise ValueError(f"{number!r} is not an index of {len(values)} values")
     return values[number]

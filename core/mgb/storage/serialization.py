@@ -61,7 +61,7 @@ def load(f: File, map_location: Location = None) -> Any:
     FileFormatError
         The file is damaged or is not a safetensors file, a `ValueError`.
     DeviceError
-        A device in `map_location` is none, or cannot be used here; `MapLocationError`: it is no text. What a
+        A device in `map_location` is unknown or unusable here; `MapLocationError`: not a string. What a
         function raises is passed on.
     """
     place = _placing(map_location)

@@ -44,7 +44,7 @@ def encoded(obj: Any) -> list[bytes]:
     Raises
     ------
     TypeError
-        Something in `obj` is no tensor, no number and no container of them.
+        Something in `obj` is not a tensor, a number or a container of them.
     """
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     try:
@@ -54,7 +54,7 @@ def encoded(obj: Any) -> list[bytes]:
 
 
 def decoded(content: bytes, name: str, place: Callable[[str], str | None]) -> Any:
-    """What was `encoded` as the `content` of the file `name`; of others, the arrays by name.
+    """Decode the `content` that `encoded` wrote to the file `name`; of other files, return arrays by name.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def decoded(content: bytes, name: str, place: Callable[[str], str | None]) -> An
 
 @contextmanager
 def _blaming(name: str) -> Iterator[None]:
-    """What goes wrong inside is the fault of the file of this name."""
+    """Name the file in errors that are raised inside."""
     try:
         yield
     except DeviceError:
@@ -111,7 +111,7 @@ def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     if type(value) not in _PLAIN:
         remedy = "; save its state_dict()" if hasattr(obj, "state_dict") else ""
         kind = type(obj).__name__
-        raise TypeError(f"cannot save {path or 'this'}: a {kind} is no tensor and no number{remedy}")
+        raise TypeError(f"cannot save {path or 'this'}: a {kind} is not a tensor or a number{remedy}")
     return ["plain", value]
 
 

@@ -50,11 +50,11 @@ class Cases:
 
     @property
     def settings(self) -> str:
-        """How they are compared, in the words of `dump`."""
+        """The settings of the comparison, with the names that `dump` gives them."""
         return f"maxerr={self.maxerr:g}, silent={self.silent}, no_assert={not self.check}"
 
     def text(self) -> str:
-        """What stands in the metadata."""
+        """Return the string for the metadata."""
         cases = [list(pair) for pair in zip(self.inputs, self.outputs)]
         settings = {"maxerr": self.maxerr, "silent": self.silent, "check": self.check}
         return base64.b64encode(b"".join(encoded({"cases": cases, **settings}))).decode("ascii")
@@ -101,7 +101,7 @@ def _arrays(found: Any) -> Named:
     """The arrays of a test case."""
     for name, value in found.items():
         if not isinstance(name, str) or not isinstance(value, np.ndarray):
-            raise ValueError(f"{name!r} is no name of an array")
+            raise ValueError(f"{name!r} is not the name of an array")
     named: Named = found
     return named
 

@@ -259,7 +259,7 @@ def followed_number(name: str, value: Scalar, dtype: np.dtype[Any], device: str)
 
 
 def follow(tensor: Tensor, value: Scalar) -> None:
-    """Have the trace that follows `value` make `tensor` of it anew at each call, or else fix it."""
+    """Have the trace for which `value` is symbolic recreate `tensor` of it at each call, or else fix it."""
     session = ACTIVE.get()
     if session is None or not session.follows(tensor, value):
         value.fixed()

@@ -1,4 +1,4 @@
-"""What public functions and classes take, said by their annotations, and checked where a call has failed.
+"""Checks of the arguments of public functions and classes by their annotations, after a call has failed.
 
 A call that succeeds costs a frame more. One that fails inside, by an `AttributeError` or whatever else says
 nothing of the call, is looked at: the first argument that is not what its parameter is annotated with is
@@ -105,7 +105,7 @@ def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
 def _answer(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
 ) -> Callable[[], Any] | None:
-    """What is to be done after `error`: the call with Tensors, or a better one; None to let it pass."""
+    """Return what to do after `error`: the call with Tensors, or a better error; None to let it pass."""
     name = type(args[0]).__name__ if function.__name__ == "__init__" and args else function.__name__
     signature, first = inspect.signature(function), getattr(error, _FIRST, None)
     is_clear = first is None and _says_enough(error, {name, *signature.parameters, *kwargs})
@@ -135,7 +135,7 @@ def _wrong_one(bound: inspect.BoundArguments, hints: dict[str, Any]) -> str:
 
 
 def _of_all(name: str, bound: inspect.BoundArguments, error: Exception) -> Exception:
-    """What says that the arguments do not go together, where each for itself may."""
+    """Return an error that the arguments are invalid together, where each by itself is valid."""
     listed = ", ".join(f"{n}={_shown(v)}" for n, v in bound.arguments.items() if n != "self")
     why = "" if _INSIDE.search(str(error)) or not str(error) else f": {error}"
     kind: type[Exception] = TypeError if isinstance(error, TypeError | AttributeError) else ValueError

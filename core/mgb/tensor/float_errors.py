@@ -11,7 +11,7 @@ import numpy as np
 
 
 def _float_errors() -> tuple[Callable[[], Any], Callable[[], Any], Callable[[Any], Any]]:
-    """What `np.errstate` does on entry and on exit, without the object that it makes for it.
+    """Return the entry and exit actions of `np.errstate`, without the object that it creates for them.
 
     It sets a context variable, which is found by looking at what it changes.
     """

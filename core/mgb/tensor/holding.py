@@ -1,10 +1,10 @@
-"""What the compiler asks of objects that hold Tensors, as layers and optimizers do, and keeps in them.
+"""Protocols of objects that contain Tensors, as layers and optimizers do, and the compiler's data in them.
 
 Here also a module of mgb says of its functions what the tracer, which looks into none of them, has to know:
 its variable ``__tracing__`` maps the name of a function or class, or ``"*"`` for all, to one of
 
 * ``"impure"``: it changes or reads what no guard tells;
-* ``"changes"``: it changes its object in a way that is no value of a Tensor;
+* ``"changes"``: it changes its object in a way that is not a value of a Tensor;
 * ``"tells"``: this method tells the session itself which `Holder` it works with;
 * ``"elementwise"``: it takes numbers as operands of ops, and only computes with them;
 * ``"watched"``, of all: the module is written as by a user.
@@ -58,7 +58,7 @@ class Holder(ABC):
 
     @abstractmethod
     def __decides__(self) -> Iterable[Any]:
-        """What the ops of a recorded call depend on: an attribute's name, or a path.
+        """Return what the ops of a recorded call depend on: an attribute's name, or a path.
 
         A path is a tuple: the name of an attribute, then keys and places in what stands there. A function in
         it is given what the path leads to so far; it has no effects. What stands at the end is compared
@@ -89,7 +89,7 @@ def _without_holdings(state: Any) -> Any:
 
 
 class Holdings(weakref.WeakKeyDictionary[Any, dict[Hashable, Any]]):
-    """What is held, for each of those that it is held for; a class may have a ``__getstate__`` of its own."""
+    """The data attached to each object; a class may have a ``__getstate__`` of its own."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Holdings, ()
@@ -99,7 +99,7 @@ class Holdings(weakref.WeakKeyDictionary[Any, dict[Hashable, Any]]):
 
 
 def holdings_of(holder: Holder) -> Holdings:
-    """What `holder` holds; it goes with it, though it may refer to it."""
+    """Return the data attached to `holder`; it is released with it, though it may refer to it."""
     held: Holdings = vars(holder).setdefault(_ATTRIBUTE, Holdings())
     return held
 

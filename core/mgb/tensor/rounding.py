@@ -10,7 +10,7 @@ from ..ir import dtypes
 
 
 def ready_to_round(x: Any, dtype: np.dtype[Any]) -> Any:
-    """What ``astype(dtype)`` rounds as it would round the numbers of the array `x`, if it did so once."""
+    """Prepare `x` so that ``astype(dtype)`` rounds its numbers only once."""
     return _to_single(x) if dtype is _BFLOAT16 and x.dtype in _LONGER else x
 
 

@@ -1,4 +1,4 @@
-"""What a Tensor and `apply` tell the trace that records or defers, and which one that is."""
+"""Sessions: the interface of a Tensor and `apply` to the current trace that records or defers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Refusal(NamedTuple):
-    """What a session raised when a value was read, without its frames, and the instruction that read it.
+    """The error that a session raised when a value was read, without frames, and the reading instruction.
 
     C code around the read may put an error of its own in place of ours. ``array[0] = x`` of NumPy answers
     "setting an array element with a sequence" to whatever `float` of a Tensor raises, `struct.pack` "required
@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
 
 
 class Session(Generic[Value]):
-    """What `apply` and `Tensor` speak to: a trace that records, a graph being built, waiting ops.
+    """The receiver of `apply` and `Tensor`: a trace that records, a graph being built, deferred ops.
 
     Each overrides the hooks that concern it; here they do nothing.
     """
@@ -111,7 +111,7 @@ class Session(Generic[Value]):
         """Told that the value of `tensor`, a place in this trace, is about to be read for a shape."""
 
     def seen(self, tensor: Value) -> None:
-        """Told that the value of `tensor`, which is no place in this trace, is wanted inside the body."""
+        """Called when the body needs the value of `tensor`, which has no place in this trace."""
 
     def adopt(self, alias: Value, original: Value) -> None:
         """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
@@ -132,7 +132,7 @@ class Session(Generic[Value]):
         """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
 
     def follows(self, tensor: Value, number: Scalar) -> bool:
-        """Told that the constant `tensor` was made of `number`; is it to be made anew at every call?"""
+        """Called when the constant `tensor` is made of `number`; return whether each call recreates it."""
         return False
 
     def entered(self, holder: Any) -> None:
@@ -246,7 +246,7 @@ def handling() -> bool:
 
 
 def of_handler(error: BaseException) -> bool:
-    """Has a signal handler raised it, which ran in between? Then it is no failure of what caught it."""
+    """Has a signal handler raised it, which ran in between? Then it is not a failure of what caught it."""
     codes = [Outside.__call__.__code__, *map(_code_of, map(_get, _SIGNALS))]
     trace = error.__traceback__
     while trace is not None:

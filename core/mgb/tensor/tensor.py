@@ -171,7 +171,7 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """What it is called, or nothing."""
+        """The name, or an empty string."""
         return getattr(self, "_name", "")
 
     @name.setter
@@ -186,12 +186,12 @@ class Tensor:
     @format.setter
     def format(self, format: str) -> None:
         if format not in _FORMATS:
-            raise ValueError(f"{format!r} is no format of a Tensor: choose one of {', '.join(_FORMATS)}")
+            raise ValueError(f"{format!r} is not a format of a Tensor: choose one of {', '.join(_FORMATS)}")
         self._format = format
 
     @property
     def qparams(self) -> None:
-        """Always None: there are no quantised dtypes."""
+        """Always None: mgb has no quantised dtypes."""
         return None
 
     @property

@@ -1,1 +1,1 @@
-"""What is run from a shell, and what looks at whole models."""
+"""Shell commands, and tools for whole models."""

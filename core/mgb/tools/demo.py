@@ -147,7 +147,7 @@ def _epochs(
 
 
 class Others:
-    """How much of this process's cores other programs take, from when this is made; Linux tells."""
+    """The share of this process's cores that other programs use, from its creation on; Linux only."""
 
     def __init__(self) -> None:
         self._then = self._now()
@@ -165,7 +165,7 @@ class Others:
         return time.perf_counter(), worked, time.process_time()
 
     def cores(self) -> float:
-        """How many cores they have taken since, on average; 0 where the system does not tell."""
+        """Return the average number of cores they have used since; 0 where the system does not report it."""
         now = self._now()
         if self._then is None or now is None:
             return 0.0
@@ -236,7 +236,7 @@ def report(console: Any, runs: Sequence[Run], others: float, learned: float) -> 
 
 
 def _described(traced: trace[..., Any]) -> str:
-    """What one compiled training step is made of."""
+    """Describe one compiled training step."""
     programs = traced.variants()[0].programs
     fused = [kernel for p in programs for kernel in p.kernels if kernel is not None]
     single = sum(not step.fused for p in programs for step in p.steps)

@@ -26,7 +26,7 @@ _DEPENDENCIES = ("mgb", "numpy", "scipy", "cupy-cuda12x", "cupy-cuda13x")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `examine` finds.
+    """The result of `examine`.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ def _has_cupy() -> bool:
 
 
 def _serving(kind: str) -> Iterator[_Line]:
-    """Which backend serves a kind of device, and why that one."""
+    """Iterate over lines that name the backend for a kind of device, and the reason."""
     asked = config.BACKEND.get()
     try:
         chosen = plugins.choose_backend(kind)

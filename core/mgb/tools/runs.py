@@ -104,7 +104,7 @@ def _input(text: str) -> tuple[str, Array]:
 
 
 def _outputs(model: Any, inputs: dict[str, Array]) -> dict[str, Any]:
-    """What the model makes of `inputs`: arrays, nests of them in lists, None for an optional output."""
+    """Run the model on `inputs`: return arrays, nests of them in lists, None for an optional output."""
     results = model.run(**inputs)
     return {name: _as_arrays(value) for name, value in results.items()}
 

@@ -50,7 +50,7 @@ def write(name: str, language: str, parent: Path) -> Path:
         The name is none, or taken, or the folder is there: nothing is overwritten.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise CommandError(f"{name!r} is no name of a backend: take lower-case letters, digits and _")
+        raise CommandError(f"{name!r} is not a valid backend name: use lower-case letters, digits and _")
     if name in {*EXTRAS, *installed()}:
         raise CommandError(f"there is a backend called {name!r}, take another name; mgb backends lists them")
     folder = parent / f"mgb-backend-{name}"

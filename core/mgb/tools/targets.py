@@ -1,4 +1,4 @@
-"""What FILE:FUNCTION names on the command line."""
+"""The FILE:FUNCTION targets of the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def target_of(text: str, shapes: str = "") -> tuple[Any, list[Any]]:
     Raises
     ------
     CommandError
-        There is no such function, or nothing says what its arguments are.
+        The function does not exist, or its arguments are unknown.
     """
     path, _, name = text.rpartition(":")
     if not path or not Path(path).is_file():

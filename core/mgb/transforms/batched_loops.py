@@ -23,7 +23,7 @@ Results = Callable[[Sequence[Value]], Sequence[Value]]
 
 
 def _of(graph: Graph, size: int) -> Results:
-    """What `graph` gives of batches."""
+    """Return the results of `graph` for batches."""
     return lambda values: graph.fold(lambda node, *xs: batch(node, size, xs), values)
 
 

@@ -17,7 +17,7 @@ from .batching import RULES, Value, aligned, full, moved
 
 
 def _merged(value: Value, size: int) -> Tensor:
-    """What stands along the first axis, of all elements in a row."""
+    """Merge the batch into the first axis."""
     x = full(value, size)
     shape = x.spec.shape
     return reshape(x, shape=(size * shape[1], *shape[2:]))

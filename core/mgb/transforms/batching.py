@@ -22,7 +22,7 @@ from ..tensor.tracing import rebuild
 
 
 class Value(NamedTuple):
-    """What a node stands for: a Tensor, with a batch along its axis 0 or the same for each element."""
+    """The value of a node: a Tensor, with a batch along its axis 0 or the same for each element."""
 
     tensor: Tensor
     batched: bool
@@ -48,7 +48,7 @@ def as_tensor(value: Any) -> Tensor:
     try:
         return Tensor(as_given(value))
     except (TypeError, ValueError):
-        raise TransformError(f"a transformed argument is {value!r}, which is no array") from None
+        raise TransformError(f"a transformed argument is {value!r}, which is not an array") from None
 
 
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:

@@ -55,7 +55,7 @@ class _Linearized:
                 for leaf, x in zip(self._leaves, self.primals, strict=True)]  # fmt: skip
 
     def results(self) -> Any:
-        """What the function returned, without this tape's marks."""
+        """Return the results of the function, without this tape's marks."""
         return self.structure.build(y._alias({t: n for t, n in (y._tape or {}).items() if t is not self._tape}
                                              or None) for y in self.outs)  # fmt: skip
 

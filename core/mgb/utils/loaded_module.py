@@ -42,12 +42,12 @@ class LoadedModule(Module):
 
     @property
     def inputs(self) -> tuple[ValueSpec, ...]:
-        """What a call takes."""
+        """The specs of the inputs."""
         return self._loaded.inputs
 
     @property
     def outputs(self) -> tuple[ValueSpec, ...]:
-        """What a call gives."""
+        """The specs of the outputs."""
         return self._loaded.outputs
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """What `load_torch_state_dict` left alone, under the names that PyTorch's own function gives them."""
+    """The keys that `load_torch_state_dict` did not load, named as PyTorch's own function names them."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -178,7 +178,7 @@ def load_torch_state_dict(
         Says at once which keys are missing, which unexpected, and which shapes differ; nothing has changed.
         It is a `KeyError` and a `ValueError`.
     FileFormatError
-        The file is no safetensors file.
+        The file is not a safetensors file.
 
     Examples
     --------
@@ -240,9 +240,9 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} is no array: {error}") from error
+        raise TypeError(f"{name} is not an array: {error}") from error
     if array.dtype.kind not in "biufV":
-        raise TypeError(f"{name} is no array of numbers, but {type(value).__name__}")
+        raise TypeError(f"{name} is not an array of numbers, but {type(value).__name__}")
     return array
 
 

@@ -113,7 +113,7 @@ def test_interpolate_other_axes() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "text"),
     [
-        ({"size": 3, "mode": "area"}, ValueError, "'area' is no mode"),
+        ({"size": 3, "mode": "area"}, ValueError, "'area' is not a mode"),
         (
             {"size": 3, "mode": "linear"},
             ShapeError,
@@ -192,7 +192,7 @@ def test_relu_rnn_and_rejected_recurrent_arguments() -> None:
     theirs = torch.nn.RNN(3, 4, nonlinearity="relu")
     ours = with_the_weights_of(M.RNN(3, 4, nonlinearity="relu"), theirs)
     agree(lambda x: ours(x)[0], lambda x: theirs(x)[0], SEQUENCE)
-    with pytest.raises(ValueError, match="'sin' is no nonlinearity"):
+    with pytest.raises(ValueError, match="'sin' is not a nonlinearity"):
         M.RNNCell(3, 4, nonlinearity="sin")
     with pytest.raises(ShapeError, match=r"RNN takes \(time, batch, features\), got \(2, 3\)"):
         ours(Tensor(SEQUENCE[0]))

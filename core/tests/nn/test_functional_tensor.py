@@ -146,7 +146,7 @@ def test_reduce_by_mode(mode: str, want: Callable[..., Any]) -> None:
 
 
 def test_unknown_reduce_mode_is_rejected() -> None:
-    with pytest.raises(ValueError, match="'NORM' is no mode of Reduce; choose one of SUM"):
+    with pytest.raises(ValueError, match="'NORM' is not a mode of Reduce; choose one of SUM"):
         F.Reduce("NORM")
 
 
@@ -319,7 +319,7 @@ def test_cast_and_copy() -> None:
         (lambda: F.expand_dims(T, 5), ShapeError, "axis 5"),
         (lambda: F.broadcast_to(T, (2, 3, 5)), ShapeError, "does not broadcast"),
         (lambda: F.pad(T, ((1, 1),)), ShapeError, "1 pairs for the 3 axes"),
-        (lambda: F.pad(T, ((1, 1),) * 3, "round"), ValueError, "'round' is no mode"),
+        (lambda: F.pad(T, ((1, 1),) * 3, "round"), ValueError, "'round' is not a mode"),
         (lambda: F.pad(T, ((2, 0), (0, 0), (0, 0)), "reflect"), ShapeError, "longer than its borders"),
         (lambda: F.roll(T, (1, 2, 3), (0, 1)), ShapeError, "3 shifts for 2 axes"),
         (lambda: F.where(T, T, T), ConversionError, "must be of bools"),

@@ -42,9 +42,9 @@ def test_conv_mode_and_compute_mode_are_validated():
     x = Tensor(X)
     for layer in (M.Conv2d, M.Conv1d, M.ConvTranspose2d):
         assert layer(3, 4, 3, conv_mode="CROSS_CORRELATION", compute_mode="float32").compute_mode == "float32"
-        with pytest.raises(ValueError, match=rf"{layer.__name__}, conv_mode: 'convolution' is no mode"):
+        with pytest.raises(ValueError, match=rf"{layer.__name__}, conv_mode: 'convolution' is not a mode"):
             layer(3, 4, 3, conv_mode="convolution")
-    with pytest.raises(ValueError, match="Conv2d, padding_mode: 'circular' is no mode; choose zeros or"):
+    with pytest.raises(ValueError, match="Conv2d, padding_mode: 'circular' is not a mode; choose zeros or"):
         M.Conv2d(3, 4, 3, padding_mode="circular")
     assert M.Linear(6, 2, True, "float32")(x).shape == (2, 3, 5, 2)
     w = Tensor(np.ones((2, 3, 1, 1)))
@@ -54,7 +54,7 @@ def test_conv_mode_and_compute_mode_are_validated():
         (F.matmul, (x, x.T.reshape(6, 30))),
     ):
         assert (function(*arguments, compute_mode="float32").numpy() == function(*arguments).numpy()).all()
-        with pytest.raises(ValueError, match=f"{function.__name__}, compute_mode: 'half' is no mode"):
+        with pytest.raises(ValueError, match=f"{function.__name__}, compute_mode: 'half' is not a mode"):
             function(*arguments, compute_mode="half")
 
 

@@ -225,7 +225,7 @@ def test_invalid_state_dict_raises() -> None:
     wrapped = {f"module.{key}": value for key, value in T.Linear(3, 4).state_dict().items()}
     with pytest.raises(StateMismatchError, match=r"removeprefix\('module\.'\)"):
         load_torch_state_dict(ours, wrapped)
-    with pytest.raises(TypeError, match="bias is no array of numbers, but str"):
+    with pytest.raises(TypeError, match="bias is not an array of numbers, but str"):
         load_torch_state_dict(ours, {"weight": np.ones((4, 3)), "bias": "zeros"})
 
 

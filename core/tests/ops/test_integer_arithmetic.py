@@ -91,7 +91,7 @@ def test_powers_match_numpy(call: Callable[..., Tensor]) -> None:
 def test_negative_powers_of_integers(call: Callable[..., Tensor]) -> None:
     x, e = whole([3, -1, -1, 1, 0], "int32"), whole([-1, -3, -2, -7, -1], "int32")
     same(call(lambda a, b: a**b, x, e), np.array([0, -1, 1, 1, 0], np.int32))
-    with pytest.raises(ConversionError, match="integers to the power -1 are no integers"):
+    with pytest.raises(ConversionError, match="integers to the power -1 are not integers"):
         call(lambda a: a**-1, x)
 
 

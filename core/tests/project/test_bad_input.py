@@ -66,7 +66,7 @@ OPS = {
     "index first": (lambda a, b: a[-3], IndexError, "index -3 is out of bounds for axis 0 with size 2"),
     "index array": (lambda a, b: a[:, [0, 9]], IndexError, "index 9 is out of bounds for axis 1 with size 3"),
     "indices": (lambda a, b: a[0, 0, 0], IndexError, "it has 2 axes, but 3 were indexed"),
-    "index float": (lambda a, b: a[1.5], IndexError, "float is no index: use integers"),
+    "index float": (lambda a, b: a[1.5], IndexError, "float is not an index: use integers"),
     "index floats": (lambda a, b: a[FLOATS], IndexError, "integer or boolean type, got float32"),
     "mask": (lambda a, b: a[b > 0], IndexError, "a mask of length 4 does not match axis 0 of length 2"),
     "assign": (lambda a, b: a.__setitem__((0, 7), 1.0), IndexError, "index 7 is out of bounds for axis 1"),
@@ -87,7 +87,7 @@ OPS = {
     "float shift": (lambda a, b: FLOATS << 1, ConversionError, "left_shift: needs integers or bools, got"),
     "shift by float": (lambda a, b: INTS >> FLOATS,
                        ConversionError, "right_shift: needs integers or bools, got"),
-    "inverse": (lambda a, b: INTS**-1, ConversionError, "pow: integers to the power -1 are no integers"),
+    "inverse": (lambda a, b: INTS**-1, ConversionError, "pow: integers to the power -1 are not integers"),
     "float bits": (lambda a, b: FLOATS & FLOATS, ConversionError, "bit_and: needs .* got float32"),
     "too large": (lambda a, b: INTS + 2**40, ConversionError, "add: 1099511627776 does not fit in int32"),
     "None": (lambda a, b: a + None, TypeError, "add: the operand is None and is not supported"),
@@ -269,7 +269,7 @@ def test_failed_save_leaves_the_file_unchanged(saved):
     circle: list = []
     circle.append(circle)
     for bad, text in [
-        ({"f": print}, "cannot save f: a builtin_function_or_method is no tensor"),
+        ({"f": print}, "cannot save f: a builtin_function_or_method is not a tensor"),
         ({"a": {(1, 2): 3}}, r"cannot save a: the key \(1, 2\) is not a string or an integer"),
         ({"a": [np.zeros(2, complex)]}, "cannot save a.0: safetensors files have no dtype complex128"),
         (circle, "nested too deeply, or holds itself"),

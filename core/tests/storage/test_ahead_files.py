@@ -101,7 +101,7 @@ LIES: dict[str, Callable[[Any], Any]] = {
     "the program": lambda h: h["content"]["program"].pop("steps"),
     "KeyError: 'graph'": lambda h: h["content"].pop("graph"),
     "KeyError: 'program'": lambda h: h["content"].pop("program"),
-    "are no options": lambda h: h["content"]["options"].__setitem__("opt_level", "3"),
+    "are not valid options": lambda h: h["content"]["options"].__setitem__("opt_level", "3"),
     "takes 2 values and no parameters": lambda h: next(n for n in nodes(h) if n[0] == "mul")[2].update(k=1),
     "unexpected keyword argument": lambda h: next(n for n in nodes(h) if n[0] == "matmul")[2].update(k=1),
     "the program: ": lambda h: h["content"]["program"].__setitem__("outputs", [0, 0]),

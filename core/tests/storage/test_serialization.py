@@ -248,6 +248,6 @@ def test_file_without_device_entries_loads():
 
 def test_saving_a_module_raises_and_suggests_state_dict():
     with pytest.raises(
-        TypeError, match=r"cannot save net: a Linear is no tensor and no number; save its state_dict"
+        TypeError, match=r"cannot save net: a Linear is not a tensor or a number; save its state_dict"
     ):
         save({"net": Linear(2, 3)}, io.BytesIO())

@@ -44,7 +44,7 @@ def test_tensor_format_can_be_set() -> None:
         assert twin.format == "nhwc"
         np.testing.assert_array_equal(twin.numpy(), X)
     with pytest.raises(
-        ValueError, match="'nc4hw4' is no format of a Tensor: choose one of default, nchw, nhwc"
+        ValueError, match="'nc4hw4' is not a format of a Tensor: choose one of default, nchw, nhwc"
     ):
         t.format = "nc4hw4"
 

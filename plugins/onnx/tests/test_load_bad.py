@@ -41,7 +41,7 @@ def test_text_mode_file_object_is_rejected() -> None:
 
 @pytest.mark.parametrize("file", [5, None, [], "a\0b"], ids=repr)
 def test_invalid_file_argument_is_rejected(file: Any) -> None:
-    with pytest.raises(ModelFileError, match=r"is no file: give a path|is no path"):
+    with pytest.raises(ModelFileError, match=r"is not a file: give a path|is not a path"):
         load(file)
 
 

@@ -1,1 +1,1 @@
-"""What is computed again rather than kept: checkpoints, plans of memory, dynamic eviction."""
+"""Rematerialization, which trades time for memory: checkpoints, memory plans, dynamic eviction."""

@@ -114,7 +114,7 @@ class _Play:
         line = self.timeline
         if len(self.runs) > _MOST_RUNS * len(line):
             raise TooSmallError
-        for value in line.writes[step]:  # readers to come read the new one, and make its views anew
+        for value in line.writes[step]:  # readers to come read the new one, and make its views again
             if line.owner[value] == value and self.present[value] and value not in line.returned:
                 self.forget(value)
         needed = sum(line.nbytes[v] for v in line.writes[step])
@@ -149,14 +149,14 @@ class _Play:
         self.dropped.add(root)
 
     def forget(self, root: int) -> None:
-        """A value and its views are no longer there."""
+        """Remove a value and its views."""
         for value in self.members[root]:
             self.present[value] = False
         self.alive -= self.timeline.nbytes[root]
         self.droppable.discard(root)
 
     def cheapest(self) -> int:
-        """What to drop: the smallest cost for its size and for the time since it was used."""
+        """Return the value to evict: lowest cost for its size and for the time since its last use."""
         if len(self.droppable) <= _SAMPLE:
             found = [r for r in self.droppable.items if not self.locks[r]]
         else:
@@ -204,7 +204,7 @@ class _Bag:
 
 
 class _Dropped:
-    """What is gone, in neighbourhoods: values that one would have to compute to compute another one again.
+    """Evicted values, in neighbourhoods: those that one has to recompute to recompute another.
 
     They are kept as the paper approximates them, in a union-find forest, which forgets no edge: when a value
     comes back its cost leaves the sum, its neighbours stay together.
@@ -244,7 +244,7 @@ class _Dropped:
             self.place[root] = -1
 
     def cost_around(self, root: int) -> float:
-        """What it costs to compute `root` again, and all that is gone beside it."""
+        """Return the cost of recomputing `root` and all evicted neighbours."""
         return self.cost[root] + sum(self.sum[top] for top in self._around(root))
 
     def _around(self, root: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""What a user may ask of rematerialisation: two ways to pay for memory with time."""
+"""The configuration of rematerialization: two ways to trade time for memory."""
 
 from __future__ import annotations
 

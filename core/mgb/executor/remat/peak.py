@@ -1,4 +1,4 @@
-"""How many bytes a program needs while it runs, and what planning and rematerialisation have saved."""
+"""The peak memory of a program, and the bytes that planning and rematerialization save."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class Arrangement:
         return self.plan.arena_bytes + timeline.peak(range(len(steps)))
 
     def _bytes_outside(self, node: Node) -> int:
-        """What a value needs outside of the arena and of the inputs."""
+        """Return the bytes that a value needs outside of the arena and of the inputs."""
         return aligned(node.spec.nbytes) if self.plan.places.get(node, Place()) == Place() else 0
 
 
 def memory_report(program: Program) -> MemoryReport:
-    """What a program needs, and what it would need without its plan and its repetitions."""
+    """Return the memory that a program needs, with and without its plan and its recomputation."""
     graph = program.simplified
     peak = Arrangement(graph, program.steps, program.calls, program.memory_plan).peak
     once = {step.graph: step for step in reversed(program.steps)}  # a repetition runs the graph of the first

@@ -97,7 +97,7 @@ class _Search:
         return self._arrange(steps_in(self.steps, order, self.graph))
 
     def within(self, config: DTRConfig) -> Arrangement:
-        """What keeps to the threshold of `config`, with few repetitions."""
+        """Return an arrangement within the threshold of `config` that recomputes little, or None."""
         threshold = budget = config.eviction_threshold
         for _ in range(_TRIES):
             found = self.dropping(config, budget)
@@ -113,7 +113,7 @@ class _Search:
         raise MemoryBudgetError(threshold, min(map(_peak, others)))
 
     def halving(self, config: DTRConfig) -> list[Arrangement]:
-        """What is found on the way to the smallest budget that can be met: the same for every threshold."""
+        """List arrangements found by bisection for the smallest budget: the same for every threshold."""
         tried = [self.base]
         low, high = 0, self.base.peak
         for _ in range(_HALVINGS):

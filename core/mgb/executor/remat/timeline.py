@@ -24,7 +24,7 @@ _CALL, _BYTE, _FLOP = 1000.0, 0.1, 0.02
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """What each step reads and writes, by number; inputs and constants are left out.
+    """The reads and writes of each step, by number; inputs and constants are left out.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Timeline:
         return tuple(map(tuple, readers))
 
     def live(self, order: Sequence[int]) -> list[int]:
-        """How many bytes are alive while each step of `order` runs, what it writes included."""
+        """Return the live bytes during each step of `order`, including its results."""
         memory: list[int] = [-1] * len(self.owner)  # of each value, the last run's
         start: list[int] = []
         end: list[int] = []
@@ -113,7 +113,7 @@ def _bytes_of(node: Node) -> int:
 
 
 def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], int] = _bytes_of) -> Timeline:
-    """The timeline of the steps of `graph`; what is no view of another value is taken to be row-major.
+    """The timeline of the steps of `graph`; what is not a view of another value is taken to be row-major.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _is_bound(step: Step) -> bool:
 
 
 def _views(steps: Sequence[Step]) -> tuple[bool, ...]:
-    """Whether each step makes a view of what it reads."""
+    """Return for each step whether it makes a view of its operand."""
     strides: dict[Node, tuple[int, ...]] = {}  # of views
     found = []
     for step in steps:

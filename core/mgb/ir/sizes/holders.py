@@ -81,7 +81,7 @@ _HEAP, _IMMUTABLE = 1 << 9, 1 << 8
 
 
 def elements(value: Any) -> list[Any]:
-    """What stands in a container, the values of a mapping; no code of a user runs."""
+    """List the elements of a container, or the values of a mapping; no user code runs."""
     kind = type(value)
     if kind is list or kind is tuple:  # most are, and calls ask this of their arguments
         return list(value)

@@ -1,4 +1,4 @@
-"""What is asked of values that may hold sizes, and what they are for other lengths."""
+"""Queries of values that may contain sizes, and their values for other lengths."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Lengths:
         self._known: dict[int, Any] = {}  # by the ids of sizes, of which there is one for each polynomial
 
     def of(self, terms: Terms) -> Any:
-        """What a polynomial is with them."""
+        """Return the value of a polynomial for these lengths."""
         return sum(c * math.prod([self.values[i] for i in m]) for m, c in terms)
 
     def __call__(self, value: Any) -> Any:
@@ -162,7 +162,7 @@ def whole(number: Any, name: str = "a length") -> Any:
     Raises
     ------
     ConversionError
-        It is no integer: nothing is rounded.
+        It is not an integer: nothing is rounded.
     """
     if type(number) is Size or type(number) is int:
         return number

@@ -24,7 +24,7 @@ Monomial = tuple[int, ...]
 Terms = tuple[tuple[Monomial, int], ...]
 #: A polynomial, and how it compares with 0.
 Guard = tuple[Terms, str]
-#: A letter that is no length: what is divided, by what, and the function.
+#: A letter that is not a length: what is divided, by what, and the function.
 Quotient = tuple[Terms, Terms, Callable[[Any, Any], Any]]
 
 _ONE: Monomial = ()
@@ -104,7 +104,7 @@ class Sizes:
         self.asks(_sum(number.path, ((_ONE, number.value),), -1), "==")
 
     def text(self, terms: Terms) -> str:
-        """How a polynomial is printed."""
+        """Format a polynomial."""
         return text(terms)
 
     def divided(self, function: Callable[[Any, Any], Any], whole: Terms, part: Terms) -> Any:
@@ -115,7 +115,7 @@ class Sizes:
         return self.of(exact) if function is operator.floordiv else 0
 
     def value(self, terms: Terms) -> int:
-        """What a polynomial is worth here."""
+        """Return the value of a polynomial here."""
         return sum(c * math.prod([self._values[i] for i in m]) for m, c in terms)
 
     def quotient(self, whole: Terms, part: Terms, function: Callable[[Any, Any], Any]) -> Any:

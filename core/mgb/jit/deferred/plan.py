@@ -1,4 +1,4 @@
-"""How a sequence of deferred ops is computed: op by op at first, by a program once it came often enough."""
+"""The plan of a sequence of deferred ops: op by op at first, later by a compiled program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Compile = Callable[[Graph, Mapping[int, int]], Program | None]
 
 
 class SequencePlan:
-    """How to compute those results of a sequence that were alive when it ended.
+    """A plan that computes the results of a sequence that were alive when it ended.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _MOST_UNSEEN = 4
 
 @dataclass(slots=True)
 class Counts:
-    """What a `Stream` did: sequences computed, sequences computed by programs, programs compiled."""
+    """Counters of a `Stream`: sequences computed, sequences computed by programs, programs compiled."""
 
     sequences: int = 0
     compiled: int = 0

@@ -1,4 +1,4 @@
-"""What changes from call to call is followed: numbers, and the lengths of axes.
+"""Symbolic tracing: numbers and lengths of axes that change from call to call become symbolic.
 
 A call is recorded with plain numbers first, which is always right. When a call comes with others, its body is
 noted once more with symbolic numbers, and undone; then it is recorded plainly as well. If both are the same

@@ -121,7 +121,7 @@ class Calls:
     def _prepared(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[[], Any], Any]:
-        """What makes the call ``function(*args, **kwargs)``, and the function in C to be reported."""
+        """Return a callable for ``function(*args, **kwargs)``, and the function in C to report."""
         in_c = profiled(function, args)
         while type(function) is functools.partial:
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
@@ -135,7 +135,7 @@ class Calls:
     def _computed(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[], Any] | None:
-        """What makes a call that numbers or lengths are followed through."""
+        """Return a callable that keeps numbers or lengths symbolic through this call, or None."""
         if len(args) == 1 and not kwargs:
             (value,) = args
             if function is len and (shape := self._shape_of(value)):
@@ -168,7 +168,7 @@ class Calls:
         return functools.partial(self._called(function), *args, **kwargs)
 
     def _called(self, function: Any) -> Any:
-        """What is called in place of `function`."""
+        """Return the function to call in place of `function`."""
         if type(function) in (FunctionType, MethodType) or issubclass(type(function), type):
             return self.copy_of(function)
         method = lookup(type(function), "__call__")[0]
@@ -180,7 +180,7 @@ class Calls:
 
 
 def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-    """What makes the call when it is called itself, in the frame of the user."""
+    """Return a callable that makes the call in the frame of the user."""
     here = calls()
     if here is None:
         return functools.partial(function, *args, **kwargs)
@@ -204,12 +204,12 @@ def _identical(left: Any, right: Any) -> bool:
 
 
 def _identity(value: Any) -> Any:
-    """What ``is`` looks at: the plain number or array of a symbolic one or a proxy."""
+    """Return the object that ``is`` compares: the plain number or array of a symbolic one or a proxy."""
     return value.fixed() if type(value) in SCALARS else unwrap_array(value)
 
 
 def _initialized(made: Any, begin: Callable[[], None]) -> Callable[[], Any]:
-    """What calls `begin` and gives `made`, in the frame of the user: so in C.
+    """Return a callable that calls `begin` and returns `made`, in the frame of the user: so in C.
 
     What begins gives None, whose method says False; of anything else that raises the TypeError of Python.
     """
@@ -230,7 +230,7 @@ def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
 
 
 def _maker_of(code: CodeType) -> Calls | None:
-    """Whose hooks are in it, or in the code of a function inside it."""
+    """Return the owner of the hooks in `code`, or in the code of a function inside it."""
     for constant in code.co_consts:
         if type(constant) is functools.partial and constant.func is _call:
             maker: Calls | None = constant.args[0]()

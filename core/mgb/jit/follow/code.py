@@ -230,7 +230,7 @@ def _marked(text: str, number: int, loader: Any, filename: str, flags: int) -> C
 
 
 def _compile(body: list[ast.stmt], filename: str, flags: int) -> CodeType:
-    with _no_warnings():  # constants are no functions, it would say
+    with _no_warnings():  # Python would warn that constants are not callable
         made: CodeType = compile(ast.Module(body, []), filename, "exec", flags, dont_inherit=True)
     return made
 

@@ -35,7 +35,7 @@ class Following(Observer):
     leaves : sequence
         The flattened arguments.
     of_instance : bool
-        The function is a method, whose instance is given first and is no argument.
+        The function is a method, whose instance is given first and is not an argument.
     follows : frozenset of Source
         Where numbers and Tensors are followed.
     """

@@ -1,4 +1,4 @@
-"""What calls are given where numbers and lengths are symbolic: to each callee what it can take."""
+"""The operands of calls with symbolic numbers and lengths: each callee gets what it supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a call that is noted with symbolic numbers: what it does that cannot be undone or followed."""
+"""Refusals: effects that end a call with symbolic numbers, as they cannot be undone or followed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..watch.names import names_of
 
 
 class NotFollowed(BaseException):
-    """What the body does next cannot be undone, or asks of a number what nobody is told of.
+    """Raised when a body does what cannot be undone, or needs the plain value of a symbolic number.
 
     It is no `Exception`, so that no body takes it for an error of its own.
     """
@@ -30,7 +30,7 @@ _CHANGING_ARRAYS = frozenset(
 _CHANGEABLE = (list, dict, set, bytearray, deque)
 #: Those that can always be undone.
 _UNDONE = ((list, "append"), (dict, "setdefault"))
-#: Attributes that Python code writes, and that are no places.
+#: Attributes that Python code writes, and that are not locations.
 _SPECIAL = frozenset(
     "__class__ __dict__ __bases__ __code__ __defaults__ __kwdefaults__ __closure__ __name__ __qualname__ "
     "__annotations__ __doc__ shape dtype strides writeable flat real imag".split()

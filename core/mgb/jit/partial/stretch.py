@@ -35,7 +35,7 @@ def the_only(tapes: Sequence[Tape]) -> Tape | None:
 
 
 class Stretch:
-    """What the open tapes record from here on.
+    """The nodes that open tapes record from here on.
 
     Nodes that a tape had before, those of the tensors outside, are where the stretch begins.
     """

@@ -1,4 +1,4 @@
-"""What one call of a Python function can name outside itself, as guards, and why it cannot be skipped later.
+"""Observation of one call: its external state, as guards, and the reasons why it cannot be skipped.
 
 A function's body runs once under an `Observer`, which needs neither its source nor any change of its code.
 What existed before the call is *outside*. At the start of each function that runs the names in its code are

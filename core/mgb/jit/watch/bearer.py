@@ -1,4 +1,4 @@
-"""What has attributes: those of them that code can name are locations."""
+"""Objects with attributes: each attribute that code can name is a location."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Bearer:
                 self._walk.guard(names, "items", tuple(vars(base)))
 
     def _is_missed(self, name: str) -> bool:
-        """May code have seen that there is no such attribute, or one of the class in its place?"""
+        """Return whether code may have seen that the attribute is absent, or one of the class instead."""
         if self._walk.handles_errors or issubclass(type(self._thing), (ModuleType, type)):
             return True
         if name in self._walk.stored or "setattr" in self._walk.loaded:
@@ -104,7 +104,7 @@ class Bearer:
                 self.visit("__getattr__", space["__getattr__"])
 
     def of_class(self, name: str) -> None:
-        """What a class of a user's has, but for methods, which are known with the class."""
+        """Visit an attribute of a user's class; methods are known with the class."""
         kind, walk = self._thing, self._walk
         if name in _OF_CLASSES:
             return self.visit(name, getattr(kind, name))
@@ -128,7 +128,7 @@ class Bearer:
         return None
 
     def of_thread(self, name: str) -> None:
-        """What a `threading.local` has in this thread."""
+        """Visit an attribute of a `threading.local` in this thread."""
         value = getattr(self._thing, name, MISSING)
         if value is MISSING:
             self._walk.guard(self._source, "lacks", name)
@@ -136,28 +136,28 @@ class Bearer:
             self.visit(name, value)
 
     def of_array(self, name: str) -> None:
-        """Whose memory it is."""
+        """Guard the owner of an array's memory."""
         if name == "base" and self._thing.base is None:
             self._walk.guard(Attribute(self._source, name), "same", None)
         elif name == "base":
             self._walk.is_(Attribute(self._source, name), self._thing.base)
 
     def of_tensor(self, name: str) -> None:
-        """What a Tensor has been given."""
+        """Visit an attribute that was set on a Tensor."""
         if name in ("name", "format"):
             self.visit(name, getattr(self._thing, name))
         elif known.is_note(type(self._thing), name):
             self._own(name, namespace(self._thing))
 
     def of_function(self, name: str) -> None:
-        """What a function has been given."""
+        """Visit an attribute that was set on a function."""
         if name in _OF_FUNCTIONS and hasattr(self._thing, name):
             self.visit(name, getattr(self._thing, name))
         else:
             self._own(name, namespace(self._thing))
 
     def of_instance(self, name: str) -> None:
-        """What stands in the object itself; what its class has is known with that."""
+        """Visit an attribute of the instance itself; those of its class are known with the class."""
         is_hidden = name == _KEPT or (name.startswith("_") and _is_mgbs_holder(self._thing))
         if not is_hidden:
             self._own(name, known.attributes_of(self._thing))
@@ -179,7 +179,7 @@ class Bearer:
 
 
 class SameNamespace:
-    """Whether a namespace of a library has the same objects as before."""
+    """A check that a namespace of a library has the same objects as before."""
 
     def __init__(self, space: dict[str, Any]) -> None:
         self._names, self._values = [*space], [*space.values()]

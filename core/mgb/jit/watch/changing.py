@@ -1,4 +1,4 @@
-"""What is another one from call to call, and is followed: numbers, and Tensors outside."""
+"""Values that change from call to call and become inputs: numbers, and captured Tensors."""
 
 from __future__ import annotations
 
@@ -117,5 +117,5 @@ def own_guard(source: Attribute, holder: Any) -> Guard | None:
 
 
 def look_of(tensor: Tensor) -> tuple[Any, ...]:
-    """What Python sees of a Tensor without looking at its values."""
+    """Return what Python sees of a Tensor without reading its values."""
     return tensor.shape, str(tensor.dtype), str(tensor.device)

@@ -18,7 +18,7 @@ _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def facts(walk: Walk, source: Source, kind: type) -> None:
-    """What `kind`, at `source`, consists of has to stay; each class that it derives from is a location, too.
+    """Guard all that `kind`, at `source`, consists of, and visit each class that it derives from.
 
     Methods are locations once they are named, but for those that Python or a library calls.
     """

@@ -1,4 +1,4 @@
-"""Whose the code is that runs, asked once for each code object, and which of it need not be told of again."""
+"""The owner of each code object that runs, cached, and the code whose events can be disabled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READING: dict[type, frozenset[str]] = {
 
 
 class Kind(enum.Enum):
-    """Whose a code object is."""
+    """The owner of a code object."""
 
     IMPORTS = "Python's, which imports a module"
     TRUSTED = "a library's, and taken as a pure function of its arguments"
@@ -69,7 +69,7 @@ class Codes:
             kept.clear()
 
     def kind(self, code: CodeType) -> Kind:
-        """Whose it is."""
+        """Return the owner of `code`."""
         kind = self._kinds.get(id(code))
         if kind is None:
             kind = self._kinds[id(code)] = _kind_of(code)

@@ -1,4 +1,4 @@
-"""What is asked once a body has ended: its result, its arguments, which Tensors and objects are which."""
+"""Checks after a body: its result, its arguments, the identity of Tensors and objects."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _GUARDED = (Tensor, np.ndarray, ModuleType, type)
 
 
 def handling_of_errors() -> tuple[Any, ...]:
-    """Whether NumPy ignores, tells or raises each kind of error."""
+    """Return how NumPy handles each kind of floating-point error."""
     return tuple(np.geterr().values())
 
 
 def settings(observer: Watcher) -> None:
-    """What ops depend on without naming it; the first of them may make it."""
+    """Visit the settings that ops depend on without naming them; the first op may create one."""
     walk = observer.walk
     for module, setting in SETTINGS:
         of = Object(ObjectRef(module))
@@ -113,7 +113,7 @@ def _may_be_compared(kind: type, asks_identity: bool) -> bool:
 
 
 def check_result(observer: Watcher, result: Any) -> None:
-    """What comes from outside is that very object in the result; a list would be another one."""
+    """Report results that are external objects: a call that skips the body would return another one."""
     waiting, seen = [(result, False)], set[int]()
     spaces = _namespaces(observer)
     while waiting:

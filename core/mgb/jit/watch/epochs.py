@@ -1,4 +1,4 @@
-"""Whether a class has been changed since: by the number that CPython gives a class anew after each change."""
+"""Class versions: CPython gives a class a new version number after each change."""
 
 from __future__ import annotations
 

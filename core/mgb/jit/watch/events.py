@@ -1,4 +1,4 @@
-"""Which code starts in this thread, and which functions in C it calls, while somebody listens."""
+"""Call events of this thread: code that starts and functions in C, while a listener is registered."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Events:
         self._listener = None
 
     def without(self, function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
-        """What `function` gives; nothing of it is reported."""
+        """Call `function` without reporting its events."""
         busy, self._busy = self._busy, True
         paused = self._is_on and sys.getprofile() is self._callback
         if paused:

@@ -1,4 +1,4 @@
-"""Which attributes of a holder code of mgb's may read that works with it."""
+"""Attributes of a module or optimizer that mgb's own code may read."""
 
 from __future__ import annotations
 

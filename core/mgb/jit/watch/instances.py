@@ -19,14 +19,14 @@ _NATIVE = (int, float, str, bytes, complex)
 
 
 def opaque(walk: Walk, source: Source, value: Any) -> None:
-    """What it holds no guard can tell."""
+    """Report an object whose state no guard can compare."""
     kind = type(value)
     why = "an iterator from outside" if hasattr(kind, "__next__") else "which hides what stands in it"
     walk.report(f"can reach {source}, a {kind.__module__}.{kind.__qualname__}, {why}")
 
 
 def context_of_decimals() -> tuple[Any, ...]:
-    """What decides the operations of Decimals, and which of them have been inexact or worse."""
+    """Return the context of Decimal operations, and the signals raised so far."""
     context = decimal.getcontext()
     numbers = context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp
     return (*numbers, *context.flags.values(), *context.traps.values())

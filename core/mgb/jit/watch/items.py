@@ -1,4 +1,4 @@
-"""Which items of dicts among its arguments a function reads, so that others need not stay."""
+"""Items of dict arguments that a function reads; the others need no guard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of object leads to, and the guards that say that it is as it was."""
+"""Kinds of objects: for each, the locations that it leads to and the guards of its state."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _is_found_by_users(key: Any) -> bool:
 
 
 def pairs_in(value: Any) -> dict[Any, Any]:
-    """What a dict holds, whatever its class says."""
+    """Return the items of a dict, whatever methods its class overrides."""
     return dict(dict.items(value))
 
 
@@ -249,7 +249,7 @@ def _local(walk: Walk, source: Source, value: threading.local) -> None:
 
 
 def _given_to(caller: operator.methodcaller) -> tuple[Any, ...]:
-    """What it gives to the method that it calls, and maybe the name of that."""
+    """Return the arguments that a `methodcaller` passes to its method, possibly with the method's name."""
     return tuple(caller.__reduce__()[1])
 
 
@@ -277,7 +277,7 @@ def _kept(walk: Walk, source: Source, value: Any) -> None:
 
 
 class _Kept:
-    """What a function made by `lru_cache` has kept, which it still has where this is called."""
+    """A check that an `lru_cache` still has the results that it had cached."""
 
     def __init__(self, cached: Any) -> None:
         self._known = [ObjectRef(result) for result in _results_in(cached)]

@@ -1,4 +1,4 @@
-"""What is known without looking: which code is pure, what functions and methods in C read and change."""
+"""Known functions: code that is pure, and what functions and methods in C read and change."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def is_pure_library(kind: type) -> bool:
 
 @functools.cache
 def said_of(module: str, name: str) -> str | None:
-    """What a module of mgb says of a function or class, or else a package around it: see `holding`."""
+    """Return the ``__tracing__`` entry of a function or class, of its module or a package: see `holding`."""
     while module:
         said = getattr(sys.modules.get(module), "__dict__", {}).get("__tracing__", {})
         if (word := said.get(name, said.get("*"))) is not None:
@@ -151,7 +151,7 @@ def trusted_base(kind: type) -> type | None:
 
 
 def added_classes(kind: type) -> tuple[type, ...]:
-    """What a class of holders consists of, but for what mgb has of it."""
+    """Return the classes in the MRO of a module or optimizer class that are not mgb's."""
     base = trusted_base(kind)
     return kind.__mro__[:-1] if base is None else kind.__mro__[: kind.__mro__.index(base)]
 
@@ -201,7 +201,7 @@ def is_empty(held: Any) -> bool:
 
 
 def weakly(get: Callable[[], Any]) -> Callable[[], Any]:
-    """What `get` gives, as long as somebody else holds it."""
+    """Return a function like `get` that does not keep its result alive."""
     if isinstance(get, weakref.ref):
         return get
     try:
@@ -216,7 +216,7 @@ CONTAINERS: tuple[type, ...] = (
     types.SimpleNamespace, np.ndarray,
 )  # fmt: skip
 
-#: Objects that are made anew wherever they are asked for; what they are made of is known by itself.
+#: Objects that are created at each access; what they are made of is known by itself.
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 #: Functions and methods in C.

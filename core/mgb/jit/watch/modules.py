@@ -1,4 +1,4 @@
-"""What code looks up in ``sys.modules``, which others fill all the time: each key is an item of its own.
+"""Lookups in ``sys.modules``, which other code fills all the time: each key is an item of its own.
 
 All code that gets hold of it names it ``modules``. Where such code only looks up keys that are constants or
 parameters of its function or globals, these items have to stay, and no others.
@@ -44,7 +44,7 @@ class Modules:
                     self._absent.add(part)
 
     def ends(self) -> None:
-        """What has been imported meanwhile?"""
+        """Report modules that have been imported meanwhile."""
         for part in sorted(self._absent.intersection(sys.modules)):
             self._walk.report(f"imports {part}")
 
@@ -89,7 +89,7 @@ class Modules:
             self._item(key)
 
     def _item(self, key: str) -> None:
-        """What stands there has to stay, or to stay away."""
+        """Guard the module at `key`, or its absence."""
         space = Object(ObjectRef(sys.modules))
         if key in sys.modules:
             self._walk.visit(Item(space, key), sys.modules[key])

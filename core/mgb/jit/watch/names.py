@@ -1,4 +1,4 @@
-"""What a piece of code can name: its variables, the attributes of anything, what it imports and writes.
+"""The names in a piece of code: variables, attributes of anything, imports and writes.
 
 Code reaches what is outside by names alone: those of global variables and modules, of the variables of
 functions around it, and of attributes. All of them stand in its code object, but for names that it computes.
@@ -42,7 +42,7 @@ DENIED = frozenset(
     "__globals__ __closure__ cell_contents gi_frame cr_frame ag_frame f_back f_globals f_locals f_builtins "
     "tb_frame".split()
 )
-#: Texts longer than this are no names.
+#: Strings longer than this are not names.
 _LONGEST = 80
 #: The deepest call of `getattr` whose arguments are followed, in instructions.
 _FARTHEST = 12
@@ -211,7 +211,7 @@ def _names_modules(step: dis.Instruction) -> bool:
 
 
 def _key_looked_up(steps: Sequence[dis.Instruction], index: int) -> dis.Instruction | None:
-    """What loads the key that is looked up in what is loaded at `index`; None: that is used otherwise."""
+    """Return the instruction that loads the key for a lookup in the value loaded at `index`, or None."""
     after = [step for step in steps[index + 1 : index + 6] if step.opname != "PRECALL"]
     words = ["" if step.is_jump_target else step.opname for step in after] + [""] * 4
     if words[0] == "CONTAINS_OP":
@@ -225,7 +225,7 @@ def _key_looked_up(steps: Sequence[dis.Instruction], index: int) -> dis.Instruct
 
 
 def _key_before(steps: Sequence[dis.Instruction], index: int) -> dis.Instruction | None:
-    """What is loaded directly before a variable, or an attribute of a variable."""
+    """Return the instruction that loads the key directly before a variable or its attribute, or None."""
     first = index - 1 if steps[index].opname == "LOAD_ATTR" else index
     is_reached = any(step.is_jump_target for step in steps[first : index + 1])
     is_variable = steps[first].opname in _VARIABLES and not is_reached
@@ -265,7 +265,7 @@ _known: weakref.WeakKeyDictionary[CodeType, Names] = weakref.WeakKeyDictionary()
 
 
 def names_of(code: CodeType) -> Names:
-    """What `code` can name, and the functions that it makes."""
+    """Return the names that `code` can reach, and the functions that it makes."""
     known = _known.get(code)
     if known is None:
         known = Names()

@@ -49,7 +49,7 @@ class Observer:
     refuses : bool
         Raise an error at the first impurity.
     of_instance : bool
-        The function is a method, whose instance is given first and is no argument.
+        The function is a method, whose instance is given first and is not an argument.
     follows : frozenset of Source, optional
         Where other Tensors may stand; numbers are not followed here.
 
@@ -93,12 +93,12 @@ class Observer:
 
     @property
     def guards(self) -> Guards:
-        """What has to be as it was."""
+        """The guards of the call."""
         return self.walk.guards
 
     @property
     def changing(self) -> Changing:
-        """Which Tensors outside are others from call to call."""
+        """The captured Tensors that differ from call to call."""
         return self.walk.changing
 
     @property
@@ -196,7 +196,7 @@ class Observer:
         """Nothing that the body does is undone."""
 
     def writes_so_far(self) -> list[Impurity]:
-        """What has changed something outside, with its line."""
+        """List the external writes so far, with their lines."""
         return [*(i for i in self.impurities if i.writes), *written.impurities_of(self)]
 
     # the call
@@ -311,7 +311,7 @@ def _is_held(value: Any) -> bool:
 
 
 def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> Value:
-    """What `function` gives while nobody watches: it is no part of a body, or follows from its Tensors."""
+    """Call `function` unobserved: it is not part of a body, or follows from its Tensors."""
     observer, _watching.observer = _watching.observer, None
     try:
         if observer is None:
@@ -324,7 +324,7 @@ def unwatched(function: Callable[Given, Value], *args: Given.args, **kwargs: Giv
 def writes_of(function: Callable[Given, Value], *args: Given.args, **kwargs: Given.kwargs) -> tuple[
     Value, list[Impurity]
 ]:  # fmt: skip
-    """What `function` gives, and what it changes outside; whoever watches now sees it too."""
+    """Call `function`; return its result and its external writes, which an outer observer sees too."""
     observer = _watching.observer
     if observer is not None:
         before = observer.writes_so_far()

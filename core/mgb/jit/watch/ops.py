@@ -1,4 +1,4 @@
-"""Which applications of ops run no code of a user's, so that nobody need watch them."""
+"""Applications of ops that run no user code, so that they need no observer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of this folder ask of the walk and of the observer."""
+"""Protocols of the walk and the observer, as the other modules of this folder use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .changing import Changing
 
 
 class Modules(Protocol):
-    """What code looks up in ``sys.modules``, see `modules.Modules`."""
+    """Lookups in ``sys.modules``, see `modules.Modules`."""
 
     def asks(self, code: CodeType) -> bool:
         """Does it look up what is given to it?"""
@@ -57,7 +57,7 @@ class Walk(Protocol):
 
     @property
     def modules(self) -> Modules:
-        """What code looks up in ``sys.modules``."""
+        """The lookups of code in ``sys.modules``."""
 
     @property
     def unread(self) -> Unread:
@@ -109,20 +109,20 @@ class Walk(Protocol):
         """It is asked whether something is of a class."""
 
     def found(self) -> Iterator[tuple[Source, Any]]:
-        """What was found, and where first."""
+        """Iterate over the objects found, each with its first location."""
 
     def outside(self) -> Iterator[tuple[Source, Any]]:
         """The same, but for arguments."""
 
 
 class Called(Protocol):
-    """What a body does, see `running.Running`."""
+    """The calls of a body, see `running.Running`."""
 
     lines: dict[int, tuple[str, tuple[str, int]]]
 
 
 class Effect(NamedTuple):
-    """What is put outside though the body is skipped.
+    """A write that a call repeats though it skips the body.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class Effect(NamedTuple):
 
 
 class Writes:
-    """What a body writes outside though it is skipped.
+    """The external writes of a body that calls repeat though they skip it.
 
     Attributes
     ----------
@@ -170,11 +170,11 @@ class Watcher(Protocol):
 
     @property
     def running(self) -> Called:
-        """What the body does."""
+        """The calls of the body."""
 
     @property
     def guards(self) -> Guards:
-        """What has to be as it was."""
+        """The guards of the call."""
 
     @property
     def makes(self) -> Callable[[Any], bool]:

@@ -1,4 +1,4 @@
-"""What is known of code and of functions in C: whose it is, and which do nothing but compute."""
+"""Owners of code and of functions in C, and the functions that do nothing but compute."""
 
 from __future__ import annotations
 

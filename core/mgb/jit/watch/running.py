@@ -1,4 +1,4 @@
-"""What a body does: each function in Python that starts, and each in C that it calls."""
+"""The running body: each Python function that starts, and each function in C that it calls."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Running:
         self.codes.forget()
 
     def see(self, do: Callable[..., object], *args: Any) -> None:
-        """What fails in watching is no failure of the body."""
+        """Call `do`; a failure of the observer is not a failure of the body."""
         try:
             do(*args)
         except Exception as error:
@@ -117,7 +117,7 @@ class Running:
             self._goes_on(frame, code)
 
     def _goes_on(self, frame: FrameType, code: CodeType) -> None:
-        """What can be named by code that has started is known; it may look up other modules each time."""
+        """Handle a new frame of known code, which may look up other modules each time."""
         self.walk.modules.given(code, frame)
         if not self.walk.modules.asks(code):
             self.codes.sees(frame)
@@ -273,7 +273,7 @@ def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
 
 
 def _caller(frame: FrameType) -> FrameType | None:
-    """Who calls a function, past what explains its failures."""
+    """Return the frame that calls a function, without wrappers that explain its failures."""
     back = frame.f_back
     while back is not None and back.f_globals.get("__name__") == "mgb.tensor.arguments":
         back = back.f_back
@@ -281,7 +281,7 @@ def _caller(frame: FrameType) -> FrameType | None:
 
 
 def _is_collecting(code: CodeType, frame: FrameType | None) -> bool:
-    """Does the garbage collector tell of its work, or is something finalized? That is no part of the body."""
+    """Return whether the garbage collector calls back or something is finalized: not part of the body."""
     told = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     told.add(weakref.finalize.__call__.__code__)
     while frame is not None and code not in told and code.co_name != "__del__":

@@ -39,7 +39,7 @@ def undo(
 
 
 class Snapshot:
-    """What lists, dicts and objects with fields hold, also those inside them, to be restored."""
+    """The contents of lists, dicts and objects with fields, nested ones too, to be restored."""
 
     def __init__(self, containers: Sequence[Any]) -> None:
         self._known: list[tuple[Any, list[Any], list[Any]]] = []  # with their keys, and what is held by these
@@ -147,7 +147,7 @@ def _elements(held: list[Any] | deque[Any], before: list[Any]) -> None:
 
 
 def _absent(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    """There are no such names in a namespace or a dict."""
+    """Delete names that were absent from a namespace or a dict."""
     held = try_read(guard.source, leaves)
     for name in guard.value if guard.test == "disjoint" else (guard.value,):
         if name in held:

@@ -197,7 +197,7 @@ class Walk:
         self.visit(source, value)
 
     def argument(self, source: Argument, leaf: Any, is_taken: bool = False) -> None:
-        """A leaf of the arguments: a Tensor is no surrounding, but may have been given attributes.
+        """Visit a leaf of the arguments: a Tensor is not external state, but may have been given attributes.
 
         Of an array that an op of mgb's takes, what it holds need not stay.
         """
@@ -348,7 +348,7 @@ class Walk:
     # the end
 
     def ends(self) -> None:
-        """What was absent has to stay away, and calls that did not fit a function must not come to do so."""
+        """Check what only the end of the body decides: absent names, NaNs, addresses, identities."""
         for source, function in [each for found in self._functions.values() for each in found]:
             if self.handles_errors and not pure.is_librarys(function.__code__):
                 self.activate(source, function)
@@ -369,7 +369,7 @@ class Walk:
             bearer.ends()
 
     def _addresses(self) -> None:
-        """What says its address has to be the same object."""
+        """Guard the identity of objects that show their address."""
         for source, value in list(self.found()):
             kind: Any = type(value)
             says = kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__
@@ -379,7 +379,7 @@ class Walk:
                 self.is_(source, value)
 
     def found(self) -> Iterator[tuple[Source, Any]]:
-        """What was found, and where first."""
+        """Iterate over the objects found, each with its first location."""
         for source, get in self.kept.values():
             if (value := get()) is not None:
                 yield source, value

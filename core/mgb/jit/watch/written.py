@@ -1,4 +1,4 @@
-"""What a body has written outside: the locations that have another object after it than before.
+"""External writes of a body: the locations that have another object after it than before.
 
 A Tensor that the body makes, or a plain value, that a body puts into a variable, an attribute or an element,
 or appends to a list, is an *effect*: a call that skips the body can do that. All other writes make it run.
@@ -60,7 +60,7 @@ def settle(observer: Watcher) -> None:
 
 
 def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
-    """What has changed, as reasons why the body cannot be skipped; those that are effects it may `take`."""
+    """Report changes as reasons why the body cannot be skipped; those that are effects it may `take`."""
     reported: set[Source] = set()
     replaced: list[Source] = []  # where another tuple stands, whose parts are then others
     for source, value in list(_changed(observer)):

@@ -13,7 +13,7 @@ from ...tensor.apply import tensors
 
 
 class QRResult(NamedTuple):
-    """What `qr` gives.
+    """The result of `qr`.
 
     Examples
     --------
@@ -27,7 +27,7 @@ class QRResult(NamedTuple):
 
 
 class SVDResult(NamedTuple):
-    """What `svd` gives.
+    """The result of `svd`.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class SVDResult(NamedTuple):
 
 
 class EighResult(NamedTuple):
-    """What `eigh` gives.
+    """The result of `eigh`.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class EighResult(NamedTuple):
 
 
 class EigResult(NamedTuple):
-    """What `eig` gives.
+    """The result of `eig`.
 
     Examples
     --------

@@ -123,7 +123,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Order = "fro") -> Ten
 
 
 def cond(x: Any, p: Order = None) -> Tensor:
-    """How much worse errors can become where matrices are inverted: the norm times that of the inverse.
+    """Return the condition number: the norm times that of the inverse.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def cond(x: Any, p: Order = None) -> Tensor:
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tensor:
-    """How many singular values are greater than a bound, as int32.
+    """Count the singular values that are greater than a bound, as int32.
 
     Parameters
     ----------

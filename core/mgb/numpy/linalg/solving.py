@@ -22,7 +22,7 @@ from .decompositions import svd, svdvals
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives.
+    """The result of `slogdet`.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class SlogdetResult(NamedTuple):
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` gives.
+    """The result of `lstsq`.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def _share_of_greatest(s: Tensor, share: Any) -> Tensor:
 
 
 def rank_of(s: Tensor, longer: int, share: Any) -> Tensor:
-    """How many singular values are greater than `share` of the greatest.
+    """Count the singular values that are greater than `share` of the greatest.
 
     Without it, those that rounding does not explain, of matrices whose longer side is `longer`.
     """

@@ -70,7 +70,7 @@ def fmod_float(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _left(rest: Tensor, divisor: Tensor) -> Tensor:
-    """What is left of the size of a float32 after division by the size of another: a long division.
+    """Return the remainder of the magnitudes of two float32: a long division.
 
     Each step takes the nearest multiple of ``divisor * 2**k`` from the rest, found by the reciprocal; what is
     left, of either sign, is half of that at most, and a little. A multiple has the 24 digits of the divisor

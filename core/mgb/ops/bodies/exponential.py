@@ -275,7 +275,7 @@ def exp_wide(x: Tensor) -> Tensor:
 
 
 def _log_wide(x: Tensor) -> Tensor:
-    """``log(x)`` of a positive float64 that is no denormal number, to 38 digits."""
+    """``log(x)`` of a positive normal float64, to 38 digits."""
     n, m = split(x)
     s = (m - 1) / (m + 1)
     z = s * s

@@ -91,7 +91,7 @@ def whole_power(x: Tensor, exponent: int) -> Tensor:
     """
     if exponent < 0:
         raise ConversionError(
-            f"pow: integers to the power {exponent} are no integers: write x.astype('float32') ** {exponent}"
+            f"pow: integers to the power {exponent} are not integers: write x.astype('float32') ** {exponent}"
         )
     square = cast(x, dtype=dtypes.int32) if x.dtype == dtypes.bool_ else x
     out: Tensor | None = None

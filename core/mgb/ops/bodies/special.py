@@ -196,7 +196,7 @@ def _erfc_of_magnitude(a: Tensor) -> Tensor:
 
 
 def normal_ratio(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What is left of the normal distribution function `Phi` of ``-a``, ``a >= 0``, without its exponential.
+    """Return the normal distribution function `Phi` of ``-a``, ``a >= 0``, without its exponential.
 
     Returns
     -------
@@ -286,7 +286,7 @@ def _piecewise(x: Tensor, pieces: Pieces, beyond: Terms | None) -> Terms:
 
 
 def _times_erfinv_ratio(x: Tensor, low: Tensor | float, w: Tensor, pieces: tuple[Pieces, Pieces]) -> Tensor:
-    """``(x + low) * erfinv(v) / v`` from ``w = -log(1 - v**2)``: pieces after Giles (2010), fitted anew."""
+    """``(x + low) * erfinv(v) / v`` from ``w = -log(1 - v**2)``: pieces after Giles (2010), refitted."""
     near, far = pieces
     root = sqrt(w)
     ratio, rest = _piecewise(root, far, None)

@@ -61,7 +61,7 @@ def atan2_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 def pow_grad(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """``y * x**(y - 1)``, 0 for ``x**0``, and ``z * log(x)``, 0 where the power is a flat 0."""
     flat = logical_and(eq(x, 0), le(0, real(y) if y.dtype in dtypes.COMPLEX else y))
-    # Next to 0 ``y / x`` is no number, elsewhere its slope in `y` counts.
+    # Next to 0 ``y / x`` is not finite, elsewhere its slope in `y` counts.
     # What is not chosen has finite slopes.
     tiny = eq(x, 0) if x.dtype in dtypes.COMPLEX else logical_not(lt(0, x * x))
     level = logical_and(eq(y, 0), tiny)

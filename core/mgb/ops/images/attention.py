@@ -25,7 +25,7 @@ from .contract import matmul
 
 
 def below(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Which elements of the matrices in `x` stand on or below a diagonal."""
+    """Return a mask of the elements on or below a diagonal of the matrices in `x`."""
     rows, columns = x.shape[-2:]
     row = iota(shape=(rows, 1), dtype=dtypes.int32, device=x._device)
     return le(iota(shape=(1, columns), dtype=dtypes.int32, device=x._device), row + diagonal)

@@ -104,7 +104,7 @@ matmul = declare(MATMUL)
 
 
 def window_count(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
-    """How many windows of `kernel` taps fit along an axis of `size` elements with `padding` on both sides."""
+    """Count the windows of `kernel` taps along an axis of `size` elements with `padding` on both sides."""
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 

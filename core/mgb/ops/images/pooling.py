@@ -179,7 +179,7 @@ def _avg_infer(x: Spec, kernel: Pair, stride: Pair, padding: Pair, count_padding
 def window_pixels(
     size: Pair, dtype: Any, kernel: Pair, stride: Pair, padding: Pair, count_padding: bool
 ) -> Any:
-    """How many pixels each window holds: a number, or an array (1, 1, oh, ow)."""
+    """Count the pixels of each window: a number, or an array (1, 1, oh, ow)."""
     if count_padding or padding == (0, 0):
         return dtype.type(kernel[0] * kernel[1])
     inside = pad(np.ones((1, 1, *size), dtype), padding)

@@ -34,7 +34,7 @@ def swapped(x: Tensor) -> Tensor:
 
 
 def held(x: Tensor) -> Tensor:
-    """What a value is in itself: the rule of a gradient is given the conjugates of complex ones."""
+    """Undo the conjugation of complex values that a gradient rule is given."""
     return conj(x) if x.dtype in dtypes.COMPLEX else x
 
 
@@ -52,7 +52,7 @@ def product(*factors: Tensor) -> Tensor:
 
 
 def on_diagonal(x: Tensor) -> Tensor:
-    """Which elements of the matrices in `x` stand on the main diagonal."""
+    """Return a mask of the main diagonal of the matrices in `x`."""
     return below(x, 0) & ~below(x, -1)
 
 

@@ -1,0 +1,90 @@
+"""Docstrings, comments and messages of the core use the plain words of the field."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import mgb
+import pytest
+
+PACKAGE = Path(mgb.__file__).parent
+
+#: Files that are still to be reworded.
+EXCLUDED = {
+    "backends/plugins.py",
+    "distributed/communicator.py",
+    "errors.py",
+    "storage/formats.py",
+    "tensor/libraries.py",
+}
+
+#: Ends a line of a docstring, a comment or a message, and begins the next one.
+_SPACE = r"""(?:[\s#:]|["']\s*[rf]?["'])+"""
+
+#: By what a line should say instead: what it must not contain.
+WORDS = {
+    "again, new, re-...": r"\b[Aa]new\b",
+    "decomposed, lowered, expanded, written": r"\b[Ss]pelt\b",
+    "is not a ...": rf"(?<![Tt]here )\b(?:is|are){_SPACE}no{_SPACE}(?!longer\b|more\b)[a-z]",
+}
+
+#: A docstring says what a function does ("Return ...") or what a class is ("The key of ...").
+QUESTIONS = re.compile(r"(?:What|Who|Whose|Which|Whether|How)\b")
+
+FILES = [
+    path
+    for path in sorted(PACKAGE.rglob("*"))
+    if path.suffix in (".py", ".pyi", ".txt", ".md") and path.relative_to(PACKAGE).as_posix() not in EXCLUDED
+]
+
+
+def lines_with(pattern: str) -> list[str]:
+    found = []
+    for path in FILES:
+        text = path.read_text()
+        for match in re.finditer(pattern, text):
+            number = text.count("\n", 0, match.start()) + 1
+            found.append(f"{path.relative_to(PACKAGE)}:{number}: {match[0]}")
+    return found
+
+
+@pytest.mark.parametrize("instead", WORDS)
+def test_words_are_plain(instead: str) -> None:
+    found = lines_with(WORDS[instead])
+    assert not found, f"write {instead}:\n" + "\n".join(found)
+
+
+def test_docstrings_do_not_begin_with_a_question_word() -> None:
+    found = []
+    for path in FILES:
+        if path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+                text = ast.get_docstring(node) or ""
+                if QUESTIONS.match(text):
+                    found.append(f"{path.relative_to(PACKAGE)}:{node.body[0].lineno}: {text.splitlines()[0]}")
+    assert not found, "begin with a verb, or with a noun for classes and modules:\n" + "\n".join(found)
+
+
+def test_excluded_files_exist() -> None:
+    assert all((PACKAGE / name).is_file() for name in EXCLUDED)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_plain"),
+    [
+        ("7 is no index", False),
+        ("they are no\n    # strings", False),
+        ('f"{name!r} is no "\n    f"name"', False),
+        ("there is no memory left", True),
+        ("it is no longer needed", True),
+        ("7 is not an index", True),
+        ("drawn anew", False),
+        ("renewed", True),
+    ],
+)
+def test_patterns(text: str, is_plain: bool) -> None:
+    assert is_plain == (not any(re.search(pattern, text) for pattern in WORDS.values()))
