@@ -182,7 +182,7 @@ def test_different_function_of_the_same_name_is_rejected(tmp_path: Path) -> None
 def test_append_to_a_non_onnx_file_is_rejected(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     file.write_bytes(content)
-    with pytest.raises(ModelFileError, match="is no ONNX file"):
+    with pytest.raises(ModelFileError, match="is not an ONNX file"):
         dump(file, "a")
     assert file.read_bytes() == content
 

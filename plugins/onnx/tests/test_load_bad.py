@@ -291,7 +291,7 @@ def test_sparse_weight_with_a_huge_shape_is_rejected() -> None:
 def test_error_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "damaged.onnx"
     path.write_bytes(b"\x08\x07garbage")
-    with pytest.raises(ModelFileError, match=r"damaged\.onnx: this is no ONNX file"):
+    with pytest.raises(ModelFileError, match=r"damaged\.onnx: this is not an ONNX file"):
         load(path)
 
 
