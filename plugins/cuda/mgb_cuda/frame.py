@@ -39,7 +39,7 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def kept(self) -> tuple[Node, ...]:
-        """Return the most values of a row in registers: each made by one pass and read by a later one."""
+        """Return the values that a row holds in registers between two passes, where they take most."""
         passes = self.keeping.passes
         made: dict[Node, int] = {}
         last: dict[Node, int] = {}
