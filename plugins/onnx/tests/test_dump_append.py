@@ -113,7 +113,7 @@ def test_initializer_listed_as_input_is_not_an_input(tmp_path: Path) -> None:
     [
         ("{", ModelFileError, "mgb.dump"),
         ("[1]", ModelFileError, "no version"),
-        ('{"version": 1, "structure": "heap"}', ModelFileError, "no structure"),
+        ('{"version": 1, "structure": "heap"}', ModelFileError, "not a structure"),
         ('{"version": 1, "inputs": 5}', ModelFileError, "its inputs are no names"),
         ('{"version": 99}', ModelVersionError, "newer mgb"),
     ],
