@@ -47,7 +47,7 @@ def set_metadata(file: Path, key: str, value: str) -> None:
 
 
 def works(file: Path, a: Any = A, b: Any = B) -> dict[str, Any]:
-    """What the file says of itself, after ``exp(a)`` and ``-b`` have come out of it, also elsewhere."""
+    """Return the metadata of the file, after ``exp(a)`` and ``-b`` were computed from it, also elsewhere."""
     onnx.checker.check_model(str(file), full_check=True)
     loaded = load(file)
     for got in (loaded(a, b), run_model(str(file), a, b)):
