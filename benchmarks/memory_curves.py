@@ -36,13 +36,13 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Point:
-    """What a method made of a budget.
+    """The result of a method for a budget.
 
     Attributes
     ----------
     method : str
     budget : float
-        Share of the plain peak that was asked for; 0 where as little as possible was.
+        Share of the plain peak that was requested; 0: as little as possible.
     peak : int
         Bytes of a call, inputs apart.
     share : float

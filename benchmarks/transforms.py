@@ -41,7 +41,7 @@ def samples(count: int, rows: int, columns: int) -> tuple[Any, ...]:
 
 
 def ways() -> Iterator[tuple[str, dict[str, Callable[[], Any]]]]:
-    """What a row is called, and the calls that it times."""
+    """Yield the name of each row, and the calls that it times."""
     axes = (None, 0, 0)
     ours = trace(mgb.vmap(mgb.grad(loss(np)), in_axes=axes))
     theirs = jax.jit(jax.vmap(jax.grad(loss(jax.numpy)), in_axes=axes))

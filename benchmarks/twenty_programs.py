@@ -45,7 +45,7 @@ def made(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def ways(program: Program) -> dict[str, Callable[[], Any]]:
-    """What is timed, by the names of the columns."""
+    """Return the calls that are timed, by the names of the columns."""
     arguments = program.arguments(np.random.default_rng(0), program.size)
     tensors, arrays = made(arguments, mgb.tensor), made(arguments, jax.numpy.asarray)
     run = program.run

@@ -12,5 +12,5 @@ def softmax(x):
 
 
 def example_inputs():
-    """What ``mgb explain`` traces it with."""
+    """Return the arguments that ``mgb explain`` traces it with."""
     return [mgb.random.normal(size=(4, 1000))]

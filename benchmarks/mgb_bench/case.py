@@ -19,7 +19,7 @@ KI, MI = 1 << 10, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a case has to move between memory and cores, whoever computes it.
+    """The data that a case has to move between memory and cores, whichever peer computes it.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Traffic:
     streams : pair of int
         Large arrays that are read and written; the limit program moves as many.
     in_place : bool
-        What is written was also read.
+        The written arrays were also read.
     """
 
     reads: int

@@ -1,4 +1,4 @@
-"""What the suite for GPUs computes, in words that every contestant has."""
+"""The cases of the suite for GPUs, in functions that every contestant has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Case:
-    """What is computed.
+    """A computation of the suite.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Case:
         return [random.standard_normal(shape, dtype=np.float32) for shape in shapes]
 
     def views(self, w: Any, arrays: Sequence[Any]) -> list[Any]:
-        """What the rule is given: where a library has views, nothing is moved for it."""
+        """Return the arguments of the rule: where a library has views, nothing is moved for it."""
         return [w.turned(a) for a in arrays[: self.turned]] + list(arrays[self.turned :])
 
 
@@ -89,7 +89,7 @@ CASES = (
 
 
 class Words:
-    """The functions that a rule is spelt in; rows are along the last axis and keep it."""
+    """The functions that a rule is written in; rows are along the last axis and keep it."""
 
     def __init__(self, module: Any, keep: str = "keepdims", **others: Callable[..., Any]) -> None:
         axis = "dim" if keep == "keepdim" else "axis"

@@ -1,4 +1,4 @@
-"""Who runs the cases of the suite for GPUs: backends of mgb under their own names, and their peers."""
+"""The contestants of the suite for GPUs: backends of mgb under their own names, and their peers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Contestant:
 
 
 class AnotherBackendError(RuntimeError):
-    """What ran is not what was to be timed."""
+    """Another backend ran than the one that was to be timed."""
 
 
 def mgb(backend: str) -> Contestant:

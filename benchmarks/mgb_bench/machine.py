@@ -1,4 +1,4 @@
-"""What the machine is: processor, caches, versions. Its limits are measured beside each case, see `limit`."""
+"""The machine: processor, caches, versions. Its limits are measured beside each case, see `limit`."""
 
 from __future__ import annotations
 

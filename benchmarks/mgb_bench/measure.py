@@ -86,7 +86,7 @@ class Race:
 
     @property
     def round_seconds(self) -> float:
-        """What a round will take, by the warm-up."""
+        """Estimate the time of a round from the warm-up."""
         return sum(max(seconds, SAMPLE_SECONDS) + PAUSE_SECONDS for seconds in self._seconds.values())
 
     def rounds_in(self, seconds: float, at_least: int = 5, at_most: int = 200) -> int:
@@ -101,7 +101,7 @@ class Race:
         self._order = [name for name in self._order[1:] + self._order[:1] if name not in self.errors]
 
     def _or_failed(self, name: str, act: Callable[[], Any]) -> Any:
-        """What `act` returns; None when it raised, which is noted."""
+        """Return the result of `act`; None when it raised, which is recorded."""
         try:
             return act()
         except Exception as error:
@@ -119,7 +119,7 @@ class Race:
         self._samples[name].append((time.perf_counter() - start) / repeats)
 
     def timings(self) -> dict[str, Timing]:
-        """What was measured so far, after at least one round; nothing of those who failed."""
+        """Return the timings so far, after at least one round, without the contestants that failed."""
         return {
             name: Timing(min(s), statistics.median(s), statistics.fmean(s), len(s), self._repeats[name])
             for name, s in self._samples.items()

@@ -65,7 +65,7 @@ class Peer:
         return np.asarray(value)
 
     def prepare(self, way: Any, arrays: Arrays) -> Callable[[], Any]:
-        """What is timed: a call that runs `way` on these inputs to its end and returns its value."""
+        """Return the call that is timed: it runs `way` on these inputs to its end and returns its value."""
         if isinstance(way, Stateful):
             return way.build(self, arrays)
         function, ready = self.compile(way), self.ready

@@ -1,4 +1,4 @@
-"""What the suites share as a pytest plugin: options, the fixture `race`, and how far a run is.
+"""The pytest plugin of the suites: options, the fixture `race`, and the progress of a run.
 
 It is loaded by name, ``-p mgb_bench.plugin``, so that no other pytest run sees it.
 """
@@ -26,7 +26,7 @@ PROGRESS = "mgb-bench "
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run was asked to do.
+    """The options of a run.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def run(request: pytest.FixtureRequest) -> Run:
-    """What this run was asked to do."""
+    """Return the options of this run."""
     return request.config.stash[_RUN]
 
 
@@ -175,7 +175,7 @@ def timed_race(benchmark: Any, run: Run, calls: Mapping[str, Callable[[], Any]])
 
 
 def way_of(case: Case, peer: Peer) -> Any:
-    """What `peer` is given to run `case`, or None."""
+    """Return the way that `peer` runs `case`, or None."""
     return case.ways.get(peer.name, case.ways.get(peer.dialect))
 
 

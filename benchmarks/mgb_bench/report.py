@@ -42,7 +42,7 @@ def processor(machine: Mapping[str, Any]) -> str:
 
 
 def machine_lines(results: Results) -> list[str]:
-    """What the machine is and who ran on it, as list items."""
+    """Describe the machine and the contestants that ran on it, as list items."""
     machine = results.machine
     caches = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
     lines = [
@@ -106,7 +106,7 @@ def _time(entry: Entry, name: str) -> str:
 
 
 def notes(entries: Sequence[Entry]) -> list[str]:
-    """What a reader has to know beside the numbers."""
+    """Return the notes that a reader needs beside the numbers."""
     lines = []
     for entry in entries:
         where = f"{entry.case} {entry.size}".strip()

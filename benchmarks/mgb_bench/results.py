@@ -30,7 +30,7 @@ class Entry:
     notes : sequence of str
         Sentences for the reader.
     table : mapping
-        ``{"columns": [...], "rows": [[...]]}`` where the entry is no race.
+        ``{"columns": [...], "rows": [[...]]}`` where the entry is not a race.
     """
 
     suite: str

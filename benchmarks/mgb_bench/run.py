@@ -73,7 +73,7 @@ def environment(threads: int) -> dict[str, str]:
 def command(
     name: str, backends: Sequence[str], peers: Sequence[str], quick: bool, folder: Path, match: str = ""
 ) -> list[str]:
-    """What runs one suite and leaves its results in `part`."""
+    """Return the command that runs one suite and leaves its results in `part`."""
     settings = folder / "pytest.ini"  # none of the folder that this is run in
     settings.write_text("[pytest]\n")
     pytest = [sys.executable, "-m", "pytest", "-q", "-c", str(settings), "--rootdir", str(FOLDER)]

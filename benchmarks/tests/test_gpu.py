@@ -41,7 +41,7 @@ class Clock:
 
 @pytest.fixture
 def clock(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was recorded, called and waited for."""
+    """Return the log of recorded events, calls and waits."""
     Clock.noted = []
     monkeypatch.setattr(cupy.cuda, "Event", Clock, raising=False)
     monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda begin, end: 1e3, raising=False)
@@ -142,7 +142,7 @@ class TestMissing:
     def test_absent_contestant_is_listed_and_broken_one_fails_the_run(
         self, cupy: Any, clock: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Who is missing is no failure; who is here and fails is one."""
+        """A missing contestant is not a failure; an installed one that fails is."""
         monkeypatch.setattr(
             cupy.cuda.runtime, "getDeviceProperties", lambda n: {"name": b"none"}, raising=False
         )

@@ -1,4 +1,4 @@
-"""What the tiers share: samples, ops by dtype, and the skips, which come from `Traits` alone."""
+"""The shared part of the tiers: samples, ops by dtype, and the skips, which come from `Traits` alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DTYPES = tuple(d.name for d in dtypes.DTYPES)
 
 
 def missing(traits: Traits, graph: Graph) -> str | None:
-    """What a backend with `traits` does not claim and `graph` needs; None when it must take the graph."""
+    """Return what `graph` needs and `traits` does not claim; None when the backend must take the graph."""
     try:
         lowered = lower(graph, traits)
     except GraphError as error:
@@ -56,11 +56,11 @@ def missing(traits: Traits, graph: Graph) -> str | None:
 
 
 def _missing_words(traits: Traits, graph: Graph) -> list[str]:
-    """All words that `graph` is spelt in and `traits` has not."""
+    """Return the ops that `graph` decomposes into and `traits` does not have."""
     primitives = {name for name, op in OPS.items() if op.is_primitive}
-    spelt = lower(graph, replace(traits, vocabulary=traits.vocabulary | primitives))
+    lowered = lower(graph, replace(traits, vocabulary=traits.vocabulary | primitives))
     known = traits.vocabulary | {op.name for op in ALWAYS}
-    return sorted({n.op.name for n in spelt.nodes} - known)
+    return sorted({n.op.name for n in lowered.nodes} - known)
 
 
 def require(driver: Driver, graph: Graph) -> None:
@@ -104,7 +104,7 @@ def samples(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def pairs_of_any_bits(dtype: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """What to divide: floats of any bits, each special one by each other, quotients as they occur."""
+    """Make operands of divisions: floats of any bits, each special one by each other, usual quotients."""
     random, word = np.random.default_rng(13), np.dtype(f"uint{8 * np.dtype(dtype).itemsize}")
     a, b = random.integers(0, np.iinfo(word).max, (2, count), word, endpoint=True).view(dtype)
     info = np.finfo(dtype)

@@ -1,4 +1,4 @@
-"""What a cast gives, by exact arithmetic: the value itself, rounded once to nearest, cut off, or wrapped."""
+"""Casts by exact arithmetic: the value itself, rounded once to nearest, truncated, or wrapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suite must not skip: how much of a backend's own claims it really has compiled and run.
+"""The minimum that the suite must run: how much of a backend's own claims it has compiled and run.
 
 Everything here is asked of `Traits`. A backend that claims little skips much, and would be green with hardly
 a kernel run; one that claims what no program can use would be so with none.
@@ -34,7 +34,7 @@ MOST_OPS = 16
 
 
 def unclaimed(traits: Traits) -> list[str]:
-    """What every backend has to claim, and this one does not."""
+    """Return the claims that every backend has to make and `traits` does not."""
     found = []
     if NEEDED not in traits.dtypes:
         found.append(f"traits.dtypes has no {NEEDED}, which nearly all tests compute in")

@@ -27,7 +27,7 @@ IMAGES, WEIGHT = np.ones((2, 3, 24, 24), np.float32), np.ones((8, 3, 3, 3), np.f
 
 
 class Work:
-    """What threads do, and each child once.
+    """The tasks that threads run, and each child once.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Work:
 
 
 def child(work: Work, number: int) -> str:
-    """What one child says."""
+    """Run all tasks in a child and return its report."""
     try:
         for task in work.all():
             task(number)
@@ -86,7 +86,7 @@ def child(work: Work, number: int) -> str:
 
 
 def answer(fork: Callable[[], int], say: Callable[[], str], seconds: float) -> str:
-    """What a child says of itself within so many seconds."""
+    """Fork a child and return its report, or how it failed to report within so many seconds."""
     reading, writing = os.pipe()
     pid = fork()
     if not pid:

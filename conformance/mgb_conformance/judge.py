@@ -1,4 +1,4 @@
-"""What is right: every value in float64, and how far from it a backend may be.
+"""Exact results in float64, and bounds of the errors that a backend may make.
 
 A graph is folded over pairs of arrays: the value, computed by NumPy in float64 (integers and booleans in
 their own dtype), and a bound of the absolute error that a correct backend may have made on its way there.
@@ -72,7 +72,7 @@ class Judged:
 
 
 def judge(graph: Graph, arrays: Sequence[np.ndarray], denormals: bool = True) -> tuple[Judged, ...]:
-    """What each output of `graph` is on `arrays`, and how far from it a backend may be.
+    """Compute each output of `graph` on `arrays`, and how far from it a backend may be.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def judge(graph: Graph, arrays: Sequence[np.ndarray], denormals: bool = True) ->
 
 
 def problem(got: np.ndarray, want: Judged, signed_zero: bool = False) -> str | None:
-    """What is wrong with `got`, in one line; None when it is within the bound.
+    """Describe the error of `got` in one line; None when it is within the bound.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What each process of a job does to try a communicator: exchanges on its channels, against NumPy."""
+"""The test of a communicator in each process of a job: exchanges on its channels, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Job:
 
 
 def every(job: Job, length: int, dtype: str = "uint8") -> list[Any]:
-    """What each rank gives; sums of it are exact."""
+    """Make the input of each rank; sums of them are exact."""
     high = 256 if dtype == "uint8" else max(2, 100 // job.size)
     return [
         np.random.default_rng([length, k]).integers(0, high, length).astype(dtype) for k in range(job.size)

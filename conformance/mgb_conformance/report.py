@@ -1,4 +1,4 @@
-"""What a run found, as JSON for machines and Markdown for people."""
+"""The report of a run, as JSON for machines and Markdown for people."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _text(value: Any) -> str:
 
 
 def record(name: str, outcome: str, reason: str, seconds: float, op: str = "") -> dict[str, Any]:
-    """What the report says of one test."""
+    """Make the record of one test."""
     found = {"id": name, "tier": name.partition("::")[0], "outcome": outcome, "reason": reason}
     return found | {"seconds": round(seconds, 4)} | ({"op": op} if op else {})
 
@@ -100,7 +100,7 @@ class Reporter:
 
 
 def record_of(report: pytest.TestReport) -> dict[str, Any]:
-    """What the report says of the test that pytest says this of."""
+    """Make the record of the test of a report of pytest."""
     outcome = "known failure" if hasattr(report, "wasxfail") else report.outcome
     return record(short_id(report.nodeid), outcome, _reason(report), report.duration, op_of(report))
 

@@ -1,4 +1,4 @@
-"""What a run really tried, told at its end: how much of the suite ran, what was skipped and why."""
+"""The summary at the end of a run: how much of the suite ran, what was skipped and why."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ USES_OF_BOOLS: dict[str, Use] = {
 
 
 def uses(target: str) -> dict[str, Use]:
-    """What is computed in a dtype; the cast value itself comes first."""
+    """Return the computations in a dtype; the cast value itself comes first."""
     if target == "bool":
         return {"c": lambda c: c, **USES_OF_BOOLS}
     return {"c": lambda c: c, **(USES_OF_FLOATS if target in FLOATS else USES_OF_INTEGERS)}
@@ -177,7 +177,7 @@ class Case:
         return uses(self.through[-1])[self.use](x)
 
     def right(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What it must be, and where numbers are small enough to be lost by a backend without denormals.
+        """Compute the exact result, and where a backend without denormals may lose small numbers.
 
         16-bit floats are computed with in float32 and rounded once more.
         """
@@ -193,7 +193,7 @@ class Case:
 
 
 def _small(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Where a float is no normal number of a dtype; float16 is computed with in float32."""
+    """Return where a float is not a normal number of a dtype; float16 is computed in float32."""
     if x.dtype not in dtypes.FLOATS or dtype not in dtypes.FLOATS:
         return np.zeros(x.shape, bool)
     normal = dtypes.float32 if dtype == dtypes.float16 else dtype
@@ -203,7 +203,7 @@ def _small(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def wrong(case: Case, got: np.ndarray, x: np.ndarray, traits: Traits) -> str | None:
-    """What is wrong with `got`, in one line."""
+    """Describe the error of `got` in one line; None where it is right."""
     y, small = case.right(x)
     same = (got == y) & (np.signbit(got) == np.signbit(y)) if y.dtype in dtypes.FLOATS else got == y
     same |= (got != got) & (y != y)
@@ -250,7 +250,7 @@ def chosen(source: str, through: tuple[str, ...]) -> list[Case]:
 class TestCasts:
     @pytest.mark.parametrize("source", DTYPES)
     def test_cast_to_every_dtype(self, driver: Driver, source: str) -> None:
-        """What is computed of the value where it stands."""
+        """Check values that are computed from the cast one in the same kernel."""
         ask(driver, [case for target in DTYPES for case in chosen(source, (target,))])
 
     @pytest.mark.parametrize("source", ["float64", "float32", "int64"])

@@ -25,7 +25,7 @@ __all__ = ["TestChannels", "TestJobs"]
 
 @cache
 def written(communicator: str, ranks: int) -> dict[int, str]:
-    """What each process of a job that tries all cases has written down."""
+    """Run a job that tries all cases; return the log of each process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:

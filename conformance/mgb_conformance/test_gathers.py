@@ -137,7 +137,7 @@ def along_axis(lib: Any, w: Any, i: Any, x: Any) -> Any:
 
 
 def looked_up_after(lib: Any, w: Any, i: Any, x: Any) -> Any:
-    """What is looked up is computed, and so is the index."""
+    """Look up elements of a computed array at a computed index."""
     return lib.exp(w * 0.1)[i % 30] + lib.exp(w * 0.1)[:1] * x
 
 

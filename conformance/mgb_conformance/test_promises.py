@@ -1,4 +1,4 @@
-"""What a backend may offer beside kernels: joined calls, chains, kernels for elsewhere, a light probe."""
+"""The optional features of a backend: joined calls, chains, kernels for elsewhere, a light probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is folded up to each element along an axis, alone and with what stands before and after."""
+"""Cumulative reductions along an axis, alone and between other ops."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TestScans:
 
     @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
     def test_scan_between_ops(self, driver: Driver, name: str) -> None:
-        """What stands before and after it, and its operand's other readers."""
+        """Check a scan with ops before and after it, and with other readers of its operand."""
         shape, axis = CASES[name]
         x, y = samples("float32", shape) % 3, samples("float32", shape[-1:], 1) % 5
 

@@ -22,7 +22,7 @@ GRACE = 5.0
 
 
 class Watch:
-    """What the tests tell the process that watches them.
+    """The messages of the tests to the process that watches them.
 
     Parameters
     ----------

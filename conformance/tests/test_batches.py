@@ -51,7 +51,7 @@ class Liar(EagerBackend):
 
 
 def verdicts(batches: Batches, driver: Driver, cases: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What is said of each op that is wrong."""
+    """Return the report of each op that is wrong."""
     found = {}
     for dtype, name in cases:
         try:

@@ -71,7 +71,7 @@ LIAR = f"{FIVE}, api_version=API_VERSION"
 
 
 class Verdict:
-    """What a run says of one backend."""
+    """Return the report of a run for one backend."""
 
     def __init__(self, told: list[str], cases: list[ElementTree.Element]) -> None:
         self.told = told
@@ -84,7 +84,7 @@ class Verdict:
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    """What the suite says of each backend: all in one process, where other processes find them as well."""
+    """Return the report of the suite for each backend: all in one process, where others find them."""
     folder = tmp_path_factory.mktemp("floor")
     backends = {what: traits for what, (traits, _) in MISSED.items()} | KEPT | {"a liar": LIAR}
     names = {what: f"mine_{number}" for number, what in enumerate(backends)}

@@ -1,4 +1,4 @@
-"""What the judge lets pass, and what not."""
+"""The judge accepts results within its bounds and rejects others."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def write(folder: Path, name: str, body: str, tier: str, more: str) -> None:
 
 
 class Verdict:
-    """What the suite says of one backend."""
+    """Return the report of the suite for one backend."""
 
     def __init__(self, cases: list[ElementTree.Element]) -> None:
         self.passed = sum(len(case) == 0 for case in cases)
@@ -166,7 +166,7 @@ class Verdict:
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    """What the suite says of each backend: all in one process, which has modules and a backend for each."""
+    """Return the report of the suite for each backend: all in one process, with a backend for each."""
     folder = tmp_path_factory.mktemp("liars")
     bodies = {lie: body for lie, (body, *_) in (LIES | SUBTLE).items()}
     bodies |= {"honest": HONEST, "another api": HONEST}

@@ -26,7 +26,7 @@ FAULTS = {
 
 
 def loaded(text: str, folder: Path) -> dict[str, Any]:
-    """What a test module defines."""
+    """Return the definitions of a test module."""
     scope: dict[str, Any] = {"__file__": str(folder / "test_it.py")}
     exec(compile(text, "test_it.py", "exec", dont_inherit=True), scope)
     return scope

@@ -18,7 +18,7 @@ sklearn.set_config(array_api_dispatch=True)
 
 
 def recognised(asarray):
-    """What a classifier says of the test digits, an array of the library of `asarray`, and how good it is."""
+    """Classify the test digits with arrays of the library of `asarray`; return predictions and accuracy."""
     images, labels, test_images, test_labels = (
         asarray(part.reshape(len(part), 64) if part.ndim > 1 else part) for part in load_digits()
     )

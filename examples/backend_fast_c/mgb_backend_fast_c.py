@@ -32,8 +32,8 @@ from mgb_native.code import place
 from mgb_native.target import processor, python
 
 # {0} {1} {2} are the operands, {t} is the type of the result, {s} that of the first operand, {bits} its
-# width; a pair is for (integers, floats). No integer division traps. What is not here, such as exp, is spelt
-# in these words, of which vectors are made as well.
+# width; a pair is for (integers, floats). No integer division traps. Other ops, such as exp, are decomposed
+# into these, of which vectors are made as well.
 WORDS = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
     "lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}", "where": "{0} ? {1} : {2}", "cast": "({t}){0}",
@@ -165,7 +165,7 @@ class Printer:
         return f"{place} * {self.piece}L + i"
 
     def print_once(self, lines, nodes=()):
-        """What is done once in a row: for each column, if it has some."""
+        """Print the code that runs once in a row: for each column, if it has some."""
         for v in nodes:
             text = expression(v, [self.names.get(x, "") for x in v.inputs], TABLE)
             if v.op.name == "const":

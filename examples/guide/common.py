@@ -1,4 +1,4 @@
-"""What the samples of the guide leave to the reader: a network, its data, a dataloader."""
+"""The parts that the samples of the guide leave to the reader: a network, its data, a dataloader."""
 
 import mgb as mge
 import mgb.functional as F

@@ -1,4 +1,4 @@
-"""What partial tracing is for: a step whose loss depends on values, around a network that does not."""
+"""Partial tracing: a step whose loss depends on values, around a network that does not."""
 
 import mgb as mge
 import mgb.functional as F

@@ -18,7 +18,7 @@ def gelu(x):
 
 
 def block(x):
-    """What Dask calls with each block, and which gives one."""
+    """Compute one block; Dask calls this with each."""
     return gelu(mgb.tensor(x)).numpy()
 
 

@@ -31,7 +31,7 @@ def run(name: str, *arguments: str, **environment: str) -> str:
 
 @functools.cache
 def dynamic_losses() -> list[float]:
-    """What the eager loop has, which others are held against."""
+    """Return the losses of the eager loop, which others are compared with."""
     return losses(run("dynamic_training.py"))
 
 

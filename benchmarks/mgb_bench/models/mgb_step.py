@@ -40,7 +40,7 @@ def _portable(name: str, array: Array) -> Array:
 
 
 def optimizer(workload: Workload, model: M.Module) -> optim.Optimizer:
-    """What changes the parameters of `model`."""
+    """Make the optimizer of the parameters of `model`."""
     parameters, decay = list(model.parameters()), workload.weight_decay
     if workload.optimizer == "SGD":
         return optim.SGD(parameters, lr=workload.lr, momentum=0.9, weight_decay=decay)

@@ -26,7 +26,7 @@ def build(workload: Workload, weights: Mapping[str, Array]) -> torch.nn.Module:
 
 
 def optimizer(workload: Workload, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """What changes the parameters of `model`, in PyTorch's fastest form."""
+    """Make the optimizer of the parameters of `model`, in PyTorch's fastest form."""
     options = {"lr": workload.lr, "weight_decay": workload.weight_decay, "fused": True}
     if workload.optimizer == "SGD":
         return torch.optim.SGD(model.parameters(), momentum=0.9, **options)

@@ -1,4 +1,4 @@
-"""What is trained: a network, its sizes, a loss, an optimizer, one batch; without any framework."""
+"""The workloads: a network, its sizes, a loss, an optimizer, one batch; without any framework."""
 
 from __future__ import annotations
 

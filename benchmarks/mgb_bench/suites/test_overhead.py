@@ -1,4 +1,4 @@
-"""What a call costs: chains of 1, 10 and 100 operations on arrays so small that nothing else counts."""
+"""The cost of a call: chains of 1, 10 and 100 operations on arrays so small that nothing else counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call with arguments of new shapes costs, and what stays after calls with many shapes."""
+"""The cost of a call with arguments of new shapes, and the memory left after calls with many shapes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Step = Callable[[], Any]
 
 
 def steps_of(workload: Workload, peer: Peer) -> dict[str, Step]:
-    """What `peer` brings to the race: mgb one step for each level, others one, or none."""
+    """Return the steps of `peer`: mgb has one for each level, others one, or none."""
     if isinstance(peer, Mgb):
         return {
             peer.name + (f" level {level}" if level < 3 else ""): mgb_step.make(

@@ -1,4 +1,4 @@
-"""What optimizers do to one tensor, for the peers that have no optimizers of their own.
+"""The update rules of optimizers for one tensor, for the peers that have no optimizers of their own.
 
 In every function `p` is the parameter, `g` its gradient, `t` the number of the step, from 1 on.
 """

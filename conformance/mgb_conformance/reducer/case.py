@@ -47,7 +47,7 @@ class Case:
 
     @cached_property
     def values(self) -> dict[Node, Array]:
-        """What EAGER makes of each node; the inputs, too."""
+        """Compute each node with EAGER; the inputs are included."""
         found: dict[Node, Array] = dict(zip(self.graph.inputs, self.arrays, strict=True))
         with np.errstate(all="ignore"):
             for node in self.graph.nodes:
@@ -60,7 +60,7 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """What is to become small: nodes first, then elements of inputs, then bytes of them."""
+        """Return the size to minimize: nodes first, then elements of inputs, then bytes of them."""
         elements = sum(a.size for a in self.arrays)
         return len(self.graph.nodes), elements, sum(a.nbytes for a in self.arrays)
 

@@ -37,7 +37,7 @@ def earlier_end(case: Case) -> Iterator[Case]:
 
 
 def _halves(nodes: Sequence[Node], low: int, high: int) -> Iterator[Node]:
-    """The middle, three quarters, seven eighths, ...: who accepts one begins anew with that."""
+    """Yield the middle, three quarters, seven eighths, ...: a caller that accepts one starts over with it."""
     while low < high:
         middle = (low + high) // 2
         yield nodes[middle]
@@ -125,7 +125,7 @@ def _order(graph: Graph, follow: Callable[[Node], Node]) -> list[Node]:
 def remade(
     case: Case, array: Callable[[Array], Array], params: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> Case | None:
-    """The same ops on other arrays and parameters, their types inferred anew; None where they do not fit."""
+    """Rebuild the ops on other arrays and parameters, with new inferred types; None where they do not fit."""
     inputs = {n: array(a) for n, a in zip(case.graph.inputs, case.arrays, strict=True)}
     made = {n: input_node(Spec(a.shape, a.dtype, n.spec.device)) for n, a in inputs.items()}
     try:
@@ -135,7 +135,7 @@ def remade(
                 made[node] = const_node(value, value.dtype, node.spec.device)
             else:
                 made[node] = make_node(node.op, tuple(made[i] for i in node.inputs), params(node.params))
-    except Exception:  # an op refuses what is no case, in whatever way
+    except Exception:  # an op rejects an invalid case, in whatever way
         return None
     graph = Graph(tuple(made[n] for n in case.graph.inputs), tuple(made[o] for o in case.graph.outputs))
     return Case(graph, tuple(inputs.values()))

@@ -24,7 +24,7 @@ TIMES = 16.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong.
+    """The failure of a case.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Verdict:
 
 
 def judged(case: Case, options: Options) -> Verdict | None:
-    """What is wrong with what a backend makes of a case, in this process; None: nothing.
+    """Run a case on a backend, in this process, and return its failure; None where it is right.
 
-    Floats are held against the same graph in float64 and may be `TIMES` as far from it as EAGER's result is,
+    Floats are compared with the same graph in float64 and may be `TIMES` as far from it as EAGER's result is,
     or `UNITS` units of the greatest element; integers and bools against EAGER, exactly.
     """
     try:
@@ -79,7 +79,7 @@ def _in_float64(case: Case) -> list[Array] | None:
 
 
 def _difference(got: Array, want: Array, exact: Array) -> str:
-    """What is wrong with `got` where `want` is EAGER's; empty when nothing is."""
+    """Describe how `got` differs from `want`, the result of EAGER; empty when it does not."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{list(got.shape)} where {want.dtype}{list(want.shape)} is right"
     if want.dtype not in dtypes.FLOATS or exact.dtype not in dtypes.FLOATS or exact.shape != want.shape:

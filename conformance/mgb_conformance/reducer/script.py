@@ -89,7 +89,7 @@ def written(
 
 
 def _imports(text: str) -> Iterator[str]:
-    """What the rest of the module uses."""
+    """Yield the imports that the rest of the module uses."""
     if "np.load(" in text:
         yield "from pathlib import Path\n"
     yield "import numpy as np"

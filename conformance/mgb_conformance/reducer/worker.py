@@ -83,7 +83,7 @@ class Worker:
         self._folder.cleanup()
 
     def verdict(self, case: Case) -> Verdict | None:
-        """What is wrong with what the backend makes of `case`; None: nothing."""
+        """Run `case` on the backend and return its failure; None where it is right."""
         name = self._options.backend
         path = Path(self._folder.name) / f"{self.tried}.case"
         self.tried += 1

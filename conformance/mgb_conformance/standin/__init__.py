@@ -1,6 +1,6 @@
 """CuPy's interface over the memory of the host: what works on it does nothing behind CuPy's back.
 
-An array of the stand-in is no NumPy array and never becomes one by the way; it mixes with no NumPy array,
+An array of the stand-in is not a NumPy array and is never converted implicitly; it mixes with no NumPy array,
 lacks what CuPy's arrays lack, and lies on a device of its own. Which functions there are, with which
 parameters and for which dtypes, is read from a list that `record` took from CuPy itself. So code that runs on
 the stand-in asks CuPy for nothing that CuPy does not have. What it cannot tell: how fast a GPU is, and the

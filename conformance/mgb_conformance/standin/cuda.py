@@ -20,7 +20,7 @@ class CUDARuntimeError(RuntimeError):
 
 
 class State(threading.local):
-    """What a test may set, and what a thread works on now.
+    """The state that a test may set, and the current device and streams of a thread.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Stream:
         """Nothing is ever under way here."""
 
     def wait_event(self, event: Event) -> None:
-        """What comes later comes after what `event` marks."""
+        """Make later work wait for `event`."""
 
 
 class Event:
@@ -166,7 +166,7 @@ class MemoryPointer:
 
 
 class MemoryPool:
-    """What CuPy's pool is asked for."""
+    """The methods of CuPy's pool that mgb calls."""
 
     def free_all_blocks(self) -> None:
         """Nothing is kept."""

@@ -15,7 +15,7 @@ from . import cuda
 from .modules import MODULE, SPECIAL
 from .ndarray import RECORD, bound, ndarray, on_device, unwrap, wrap
 
-#: Functions whose answer is no array.
+#: Functions whose result is not an array.
 _PLAIN = frozenset({"ndim", "size", "shape", "result_type", "can_cast", "iinfo", "finfo", "broadcast_shapes"})
 
 
@@ -142,7 +142,7 @@ def _foreign(interface: dict[str, Any], owner: Any) -> np.ndarray:
 
 
 class _OnHost:
-    """What `np.from_dlpack` needs to take a capsule of the stand-in."""
+    """The object that `np.from_dlpack` needs to import a capsule of the stand-in."""
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule

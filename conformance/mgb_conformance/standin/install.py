@@ -48,6 +48,6 @@ def uninstall() -> None:
 
 
 def _forget() -> None:
-    """What is kept for each device, and what was found out about them."""
+    """Clear the caches of each device, and of the list of devices."""
     mgb.random.forget("gpu")
     devices.forget()

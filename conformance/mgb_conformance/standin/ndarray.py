@@ -210,7 +210,7 @@ def wrap(host: Any, ordinal: int | None = None) -> Any:
 
 
 def unwrap(value: Any) -> Any:
-    """What a kernel reads: the stand-in's arrays of the current device, numbers; no array of NumPy's."""
+    """Return the host data of an argument: an array of the current device or a number, never NumPy's."""
     if isinstance(value, ndarray):
         return on_device(value)._host
     if isinstance(value, np.ndarray):

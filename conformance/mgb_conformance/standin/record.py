@@ -1,4 +1,4 @@
-"""What CuPy has, read from the CuPy that is installed: ``python -m mgb_conformance.standin.record``.
+"""The record of CuPy's functions, read from the installed CuPy: ``python -m mgb_conformance.standin.record``.
 
 CuPy can be imported, and asked for its functions and their parameters, where there is neither GPU nor driver.
 """
@@ -19,7 +19,7 @@ FOLDERS = ("", "fft", "lib.stride_tricks", "linalg")
 
 
 def main() -> None:
-    """Write `FILE` anew."""
+    """Rewrite `FILE`."""
     import cupy
     import cupyx.scipy.special
 

@@ -22,8 +22,8 @@ _ACROSS, _BEGINS = {"maximum": "fmaximum", "minimum": "fminimum"}, {"fadd": "-0.
 _ELEMENTS = {"f16": "half", "f32": "float", "f64": "double", "index": "i64"}
 
 
-def spelt(type_: Type) -> str:
-    """A type in LLVM's language."""
+def type_text(type_: Type) -> str:
+    """Return a type as LLVM prints it."""
     element = _ELEMENTS.get(type_.element, type_.element)
     return f"<{type_.lanes} x {element}>" if type_.lanes else element
 
@@ -72,7 +72,7 @@ class LlvmBuilder(Builder):
     # operations
 
     def apply(self, operation: str, operands: Sequence[str], type_: Type, flag: str = "") -> str:
-        flags, name = f"{flag} " if flag else "", spelt(type_)
+        flags, name = f"{flag} " if flag else "", type_text(type_)
         if operation in _INSTRUCTIONS or operation == "fneg":
             return self.op(f"{operation} {flags}{name} {', '.join(operands)}")
         given = ", ".join(f"{name} {x}" for x in operands)
@@ -80,49 +80,49 @@ class LlvmBuilder(Builder):
         return self.op(f"call {flags}{name} @{function}({given})")
 
     def change(self, operation: str, value: str, source: Type, target: Type) -> str:
-        if spelt(source) == spelt(target):
+        if type_text(source) == type_text(target):
             return value
-        return self.op(f"{operation} {spelt(source)} {value} to {spelt(target)}")
+        return self.op(f"{operation} {type_text(source)} {value} to {type_text(target)}")
 
     def compare(self, relation: str, a: str, b: str, type_: Type = INDEX) -> str:
-        return self.op(f"{'fcmp' if type_.is_float else 'icmp'} {relation} {spelt(type_)} {a}, {b}")
+        return self.op(f"{'fcmp' if type_.is_float else 'icmp'} {relation} {type_text(type_)} {a}, {b}")
 
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
-        name, bits = spelt(type_), spelt(Type("i1", type_.lanes))
+        name, bits = type_text(type_), type_text(Type("i1", type_.lanes))
         return self.op(f"select {bits} {condition}, {name} {a}, {name} {b}")
 
     def number(self, value: Any, type_: Type) -> str:
         text = _literal(value, type_)
-        return f"splat ({spelt(Type(type_.element))} {text})" if type_.lanes else text
+        return f"splat ({type_text(Type(type_.element))} {text})" if type_.lanes else text
 
     def numbers(self, type_: Type) -> str:
         element = Type(type_.element)
-        return f"<{', '.join(f'{spelt(element)} {_literal(k, element)}' for k in range(type_.lanes))}>"
+        return f"<{', '.join(f'{type_text(element)} {_literal(k, element)}' for k in range(type_.lanes))}>"
 
     def spread(self, scalar: str, type_: Type) -> str:
-        element, name = spelt(Type(type_.element)), spelt(type_)
+        element, name = type_text(Type(type_.element)), type_text(type_)
         if not scalar.startswith("%"):
             return f"splat ({element} {scalar})"
         one = self.op(f"insertelement {name} poison, {element} {scalar}, i64 0")
-        places = spelt(Type("i32", type_.lanes))
+        places = type_text(Type("i32", type_.lanes))
         return self.op(f"shufflevector {name} {one}, {name} poison, {places} zeroinitializer")
 
     def first(self, vector: str, type_: Type) -> str:
-        return self.op(f"extractelement {spelt(type_)} {vector}, i64 0")
+        return self.op(f"extractelement {type_text(type_)} {vector}, i64 0")
 
     def last(self, vector: str, type_: Type) -> str:
-        return self.op(f"extractelement {spelt(type_)} {vector}, i64 {type_.lanes - 1}")
+        return self.op(f"extractelement {type_text(type_)} {vector}, i64 {type_.lanes - 1}")
 
     def slide(self, vector: str, before: str, by: int, type_: Type) -> str:
-        lanes, name = type_.lanes, spelt(type_)
+        lanes, name = type_.lanes, type_text(type_)
         places = ", ".join(f"i32 {k}" for k in range(lanes - by, 2 * lanes - by))
         return self.op(f"shufflevector {name} {before}, {name} {vector}, <{lanes} x i32> <{places}>")
 
     def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
-        element = spelt(Type(type_.element))
+        element = type_text(Type(type_.element))
         begin = f"{element} {_BEGINS[operation]}, " if operation in _BEGINS else ""
         function = f"llvm.vector.reduce.{_ACROSS.get(operation, operation)}.{_suffix(type_)}"
-        given = f"{begin}{spelt(type_)} {vector}"
+        given = f"{begin}{type_text(type_)} {vector}"
         return self.op(f"call {f'{flag} ' if flag else ''}{element} @{function}({given})")
 
     def mask(self, count: str, lanes: int) -> str:
@@ -138,12 +138,12 @@ class LlvmBuilder(Builder):
     def _pointer(self, view: str, i: str, type_: Type) -> str:
         if i == self.index(0):
             return view
-        return self.op(f"getelementptr {spelt(Type(type_.element))}, ptr {view}, i64 {i}", "p")
+        return self.op(f"getelementptr {type_text(Type(type_.element))}, ptr {view}, i64 {i}", "p")
 
     def load(self, view: str, i: str, type_: Type, mask: str = "", name: str = "") -> str:
-        pointer, whole, size = self._pointer(view, i, type_), spelt(type_), _bytes(type_)
+        pointer, whole, size = self._pointer(view, i, type_), type_text(type_), _bytes(type_)
         if mask:
-            bits = spelt(Type("i1", type_.lanes))
+            bits = type_text(Type("i1", type_.lanes))
             function = self._masked("load", whole, type_, f"ptr, i32, {bits}, {whole}")
             return self.op(
                 f"call {whole} @{function}(ptr {pointer}, i32 {size}, {bits} {mask}, {whole} zeroinitializer)"
@@ -155,11 +155,11 @@ class LlvmBuilder(Builder):
         return f"%{name}"
 
     def store(self, value: str, view: str, i: str, type_: Type, mask: str = "") -> None:
-        pointer, whole, size = self._pointer(view, i, type_), spelt(type_), _bytes(type_)
+        pointer, whole, size = self._pointer(view, i, type_), type_text(type_), _bytes(type_)
         if not mask:
             self.line(f"store {whole} {value}, ptr {pointer}, align {size}")
             return
-        bits = spelt(Type("i1", type_.lanes))
+        bits = type_text(Type("i1", type_.lanes))
         function = self._masked("store", "void", type_, f"{whole}, ptr, i32, {bits}")
         self.line(f"call void @{function}({whole} {value}, ptr {pointer}, i32 {size}, {bits} {mask})")
 
@@ -170,8 +170,8 @@ class LlvmBuilder(Builder):
         return name
 
     def gather(self, addresses: str, type_: Type, mask: str) -> str:
-        whole, size, bits = spelt(type_), _bytes(type_), spelt(Type("i1", type_.lanes))
-        words, pointers = spelt(Type("i64", type_.lanes)), f"<{type_.lanes} x ptr>"
+        whole, size, bits = type_text(type_), _bytes(type_), type_text(Type("i1", type_.lanes))
+        words, pointers = type_text(Type("i64", type_.lanes)), f"<{type_.lanes} x ptr>"
         at = self.op(f"inttoptr {words} {addresses} to {pointers}")
         kind = f"{pointers}, i32, {bits}, {whole}"
         function = self._masked("gather", whole, type_, kind, f"v{type_.lanes}p0")
@@ -219,7 +219,7 @@ class LlvmBuilder(Builder):
         names, types = [counter, *given], [INDEX, *(type_ for _, type_ in carried)]
         begun, ended = [first, *(value for value, _ in carried)], [after, *values]
         self.lines[at:at] = [
-            f"  {name} = phi {spelt(type_)} [ {a}, %{before} ], [ {b}, %{self.block} ]"
+            f"  {name} = phi {type_text(type_)} [ {a}, %{before} ], [ {b}, %{self.block} ]"
             for name, type_, a, b in zip(names, types, begun, ended, strict=True)
         ]
         self.label(end)
@@ -241,7 +241,7 @@ class LlvmBuilder(Builder):
         self.label(end)
         pairs = zip(values, otherwise, strict=True) if otherwise else ()
         return [
-            self.op(f"phi {spelt(type_)} [ {a}, %{last} ], [ {b}, %{before} ]") for a, (b, type_) in pairs
+            self.op(f"phi {type_text(type_)} [ {a}, %{last} ], [ {b}, %{before} ]") for a, (b, type_) in pairs
         ]
 
 

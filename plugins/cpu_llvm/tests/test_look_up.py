@@ -53,7 +53,7 @@ def test_computed_table_is_stored_by_its_own_kernel() -> None:
 
 
 def test_out_of_bounds_index_leaves_parameters_unchanged() -> None:
-    """What a program updates in place is untouched when a step refuses its index."""
+    """Parameters updated in place are unchanged when a step rejects its index."""
     w = mgb.Parameter(np.zeros(70_000, np.float32))
 
     @trace(backend="CPU_LLVM")

@@ -1,6 +1,6 @@
-"""What LLVM is told about a loop; the name of the loop's variable says which hint is meant.
+"""Loop hints for LLVM; the name of the loop's variable selects the hint.
 
-A dear loop is cut in two: whole vectors, several at a time, and at its end one step by vectors with masks.
+An expensive loop is cut in two: whole vectors, several at a time, and at its end one step by masked vectors.
 By itself LLVM takes one vector at a time, which leaves the processor idle, and up to 15 elements one by one.
 """
 

@@ -115,7 +115,7 @@ def _fma(builder: Any, type_: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def _remainder(builder: Any, type_: Any, a: Any, b: Any) -> Any:
-    """C's ``fmod``. It would be a call for each element: of float32 it is spelt out."""
+    """C's ``fmod``. It would be a call for each element: the one of float32 is expanded inline."""
     if type_ != types.float32:
         return builder.frem(a, b)
     words = Doubles(

@@ -144,7 +144,7 @@ def _tile_function(module: Any, size: int) -> Any:
 
 
 def _prefetch(builder: Any, address: Any) -> None:
-    """Ask for a cache line that will be read; what is no memory is ignored."""
+    """Prefetch a cache line that will be read; an address outside memory is ignored."""
     i32, pointer = ir.IntType(32), BYTE.as_pointer()
     signature = ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
     function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], signature)

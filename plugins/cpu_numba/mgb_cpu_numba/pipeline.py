@@ -36,7 +36,7 @@ class Lowerer(Lower):
                 end.set_metadata("llvm.loop", _loop_metadata(self.module, inst.target, hints))
 
     def loop_variable(self, head: int) -> str | None:
-        """The variable of the loop that begins with block `head`; None where it is no such loop."""
+        """Return the variable of the loop that begins with block `head`; None where it does not begin one."""
         end = self.blocks[head].terminator
         while isinstance(end, numba_ir.Jump):
             end = self.blocks[end.target].terminator
@@ -65,7 +65,7 @@ class Lowering(NativeLowering):
 
     @property
     def lowering_class(self) -> type[Lower]:
-        """What does the work."""
+        """Return the class that lowers typed IR to LLVM."""
         return Lowerer
 
 

@@ -184,7 +184,7 @@ class _Kernel(Values):
             self.begin(part)
 
     def begin(self, part: Pass) -> None:
-        """What is folded along a row begins with what folds nothing."""
+        """Initialize the reductions along a row to their identities."""
         for f in part.folds:
             self.line(f"{self.running(f)} = {self.literal(identity(f), held(f))}")
 
@@ -222,7 +222,7 @@ class _Kernel(Values):
         self.flush(part)
 
     def operands(self, part: Pass) -> list[Operand]:
-        """What a pass reads and writes."""
+        """Return the operands that a pass reads and writes."""
         return [*(self.frame.source_of[v] for v in part.reads), *self.written(part)]
 
     def kept(self, part: Pass) -> list[Buffer]:

@@ -1,4 +1,4 @@
-"""What the values of a kernel are: its elements, and what there is one of for each row."""
+"""The values of a kernel: its elements, and those with one value per row."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Writer:
         return text
 
     def others(self, scope: str) -> tuple[str, ...]:
-        """What an access of `scope` cannot overlap."""
+        """Return the scopes that an access of `scope` cannot overlap."""
         return tuple(s for s in self.scopes if s != scope)
 
     def load(self, scope: str, dtype: str, address: str, index: str) -> str:

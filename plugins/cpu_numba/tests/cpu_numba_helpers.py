@@ -21,7 +21,7 @@ SENTINEL = 77
 
 
 def _build(printed: Source) -> Code:
-    """What the backend builds; a text is compiled once in a run, and put into memory for each kernel anew."""
+    """Build with the backend; a text is compiled once in a run, and loaded into memory for each kernel."""
     what = "\n".join((BACKEND.version(), printed.text, repr(printed.functions)))
     key = hashlib.sha256(what.encode()).hexdigest()
     blob = cache.load("cpu_numba_texts", key)

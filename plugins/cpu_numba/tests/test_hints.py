@@ -78,7 +78,7 @@ def test_short_rows_of_many_lines_are_reduced_completely() -> None:
 
 
 def modules(monkeypatch: pytest.MonkeyPatch, times: int = 1) -> str:
-    """What LLVM makes of ``exp(-x)``, `times` times one of the other."""
+    """Return the LLVM modules of ``exp(-x)`` that is applied `times` times."""
     seen: list[str] = []
     finalize = Library._finalize_final_module
 

@@ -135,7 +135,7 @@ def test_cached_launch_programs_are_bounded() -> None:
 
 
 def run_python(program: str, **environment: str) -> str:
-    """What another Python process prints; it must exit with 0."""
+    """Run another Python process and return its output; it must exit with 0."""
     head = f"""
         import os, sys, threading, time
         import numpy as np

@@ -1,4 +1,4 @@
-"""What the GPU backends of mgb share: devices, argument packing, launches.
+"""The shared part of the GPU backends of mgb: devices, argument packing, launches.
 
 Nothing here imports a GPU library before `devices.current` is called.
 """

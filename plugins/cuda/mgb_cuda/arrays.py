@@ -1,4 +1,4 @@
-"""What a launcher asks of the arrays that it is given."""
+"""The properties of arrays that a launcher reads."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def check(driver: Any, result: tuple[Any, ...]) -> Any:
 
 
 def explain(driver: Any, status: Any) -> str:
-    """What a refusal means, with what mends it."""
+    """Return the meaning of an error of the driver, and how to fix it."""
     text = driver.cuGetErrorString(status)[1]
     said = text.decode() if isinstance(text, bytes) else str(text)
     hints = {
@@ -45,7 +45,7 @@ def explain(driver: Any, status: Any) -> str:
         "CUDA_ERROR_OUT_OF_MEMORY": "free tensors, or mgb.memory.empty_cache()",
         "CUDA_ERROR_ILLEGAL_ADDRESS": "an array lies elsewhere, or a kernel is wrong; restart the process",
         "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "a block has too few registers for a kernel: please report it",
-        "CUDA_ERROR_INVALID_CONTEXT": "the context of this thread is no more: set another one",
+        "CUDA_ERROR_INVALID_CONTEXT": "the context of this thread was destroyed: set another one",
         "CUDA_ERROR_INVALID_HANDLE": "the kernel was loaded on another GPU than the current one",
     }
     hint = hints.get(getattr(status, "name", ""), "")

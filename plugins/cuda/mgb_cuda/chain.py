@@ -277,7 +277,7 @@ class Chain:
         return True
 
     def _begin(self, arrays: Sequence[Any]) -> Callable[[Any], int]:
-        """What tells addresses, with all that comes of the device of `arrays`."""
+        """Return the function that reads addresses, and set up what depends on the device of `arrays`."""
         units = self._find(arrays)
         pairs = zip(units, self._wiring, strict=True)
         self._hazards = tuple((reads[i], writes[j]) for u, (reads, writes) in pairs for i, j in u.hazards)

@@ -1,4 +1,4 @@
-"""What a launcher must know of the device that it launches on."""
+"""The device that a launcher launches on, and its properties."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ResourceError(LaunchError):
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What a schedule depends on.
+    """Properties of a device that a schedule depends on.
 
     Attributes
     ----------
@@ -34,11 +34,11 @@ class Properties:
         Compute capability, ``(9, 0)``.
     multiprocessors : int
     shared_bytes : int
-        Shared memory that a block may have without asking.
+        Shared memory that a block may have by default.
     most_shared_bytes : int
-        What it may have when the kernel asks.
+        Shared memory that it may have when the kernel requests it.
     parameter_bytes : int
-        What the parameters of a kernel may take.
+        Limit of the parameters of a kernel.
     clock, bandwidth : float
         Cycles a second, and bytes a second that its memory could move; 0: not known.
     """

@@ -61,7 +61,7 @@ def _text(version: int) -> str:
 
 
 class Compiler(Protocol):
-    """What makes images."""
+    """A compiler of images."""
 
     def version(self) -> str:
         """Of the toolchain; it is not loaded for that."""

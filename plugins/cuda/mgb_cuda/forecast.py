@@ -42,7 +42,7 @@ TYPICAL: Mapping[int, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is expected of a call.
+    """The predicted time of a call.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Forecast:
     of_copy : float
         The time of a copy that moves the same bytes once, over this one.
     bound : str
-        ``"memory"``, ``"issue"``, ``"waiting"`` or ``"launches"``: what takes longest.
+        ``"memory"``, ``"issue"``, ``"waiting"`` or ``"launches"``: the slowest part.
     """
 
     seconds: float
@@ -63,7 +63,7 @@ class Forecast:
 
 
 def forecast(ledger: Ledger, elements: int, properties: Properties) -> Forecast:
-    """What is expected of the launches of a ledger.
+    """Predict the time of the launches of a ledger.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a graph's kernels have in common: operands, passes, and what may share memory."""
+"""The common part of a graph's kernels: operands, passes, and which of them may share memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def kept(self) -> tuple[Node, ...]:
-        """What a row that stays in registers holds where it holds most: made by one pass, read by a later."""
+        """Return the values that a row holds in registers between two passes, where they take most."""
         passes = self.keeping.passes
         made: dict[Node, int] = {}
         last: dict[Node, int] = {}

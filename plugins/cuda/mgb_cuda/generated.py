@@ -26,7 +26,7 @@ from .steps import Steps, steps
 
 
 def traits(vocabulary: frozenset[str], device: str, priority: int) -> Traits:
-    """What text of these words can do, wherever it runs."""
+    """Return the traits of kernels that are printed from these ops, wherever they run."""
     return Traits(
         vocabulary=vocabulary,
         kinds=frozenset({Kind.ELEMENTWISE, Kind.REDUCE}),
@@ -70,7 +70,7 @@ class Kernels:
         return found
 
     def run(self, *arrays: Any, out: Sequence[Any]) -> None:
-        """What a `Kernel` runs where there are several devices."""
+        """Run the kernel on the device of its arrays, where there are several."""
         self.unit((*arrays, *out)).run(*arrays, out=out)
 
 
@@ -168,7 +168,7 @@ def expected_of(unit: Unit, found: Steps, choice: Choice) -> Forecast:
 
 
 def usual(unit: Unit) -> tuple[Steps, Choice]:
-    """What row-major arrays of the shapes of the graph come to, by rule."""
+    """Return the steps of row-major arrays of the graph's shapes, and the choice of the rule for them."""
     specs = [o.node.spec for o in unit.frame.arrays]
     read = specs[: len(specs) - unit.outputs]
     strides = [row_major(spec.shape, spec.dtype.itemsize) for spec in read]

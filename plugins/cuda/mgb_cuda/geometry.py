@@ -131,7 +131,7 @@ def _chosen(frame: Frame, steps: Steps, properties: Properties, variant: Variant
 
 
 def _counts(steps: Steps, v: Variant) -> dict[str, int]:
-    """What `Variant.counts` names: the squares along both loops, and what divides by them."""
+    """Return the values that `Variant.counts` names: the squares along both loops, and their divisors."""
     found: dict[str, int] = {}
     for j in v.square:
         count = squares(steps.loops.shape, v.fast, v.side)[j]

@@ -81,7 +81,7 @@ class Graph:
         return True
 
     def _node(self, start: tuple[Any, int, tuple[int, int], int], table: int) -> Any:
-        """What the driver is told of one launch; the context is the current one, as for a launch."""
+        """Return the driver's parameters of one launch; the context is the current one, as for a launch."""
         handle, shared, (x, y), threads = start
         found = self._driver.CUDA_KERNEL_NODE_PARAMS()
         found.kern = self._driver.CUkernel(int(handle))

@@ -1,4 +1,4 @@
-"""What a compiled kernel takes of a multiprocessor, as its image says: no tool and no driver is asked."""
+"""The resources that a compiled kernel takes, read from its image: no tool and no driver is needed."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def resources(image: bytes) -> tuple[Resources, ...]:
     Raises
     ------
     ValueError
-        It is none: PTX has no registers before a driver or an assembler has compiled it, and what a host runs
-        is no image of CUDA.
+        It is not an image of CUDA: PTX has no registers before a driver or an assembler has compiled it, and
+        code of the host is not for a GPU.
     """
     if image[:4] != b"\x7fELF":
         raise ValueError("an image for one architecture is needed (sm_90); this is PTX or no image at all")
@@ -94,7 +94,7 @@ def _symbols(image: bytes, sections: dict[str, tuple[bytes, int]]) -> list[str]:
 
 
 def _values(content: bytes, wanted: int) -> Iterator[tuple[int, ...]]:
-    """What is said of one kind, as words: for each kernel the number of its symbol and a fact, or its own."""
+    """Yield the attributes of one kind, as words: the number of a kernel's symbol and a value, or its own."""
     at = 0
     while at + 4 <= len(content):
         form, kind, size = struct.unpack_from("<BBH", content, at)

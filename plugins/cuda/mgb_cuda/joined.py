@@ -22,7 +22,7 @@ PROGRAMS = 64
 
 @dataclass(frozen=True)
 class Program:
-    """What one set of plans comes to: batches, and the numbers of those that run alone."""
+    """The program of one set of plans: batches, and the numbers of those that run alone."""
 
     plans: tuple[Plan | None, ...]
     batches: tuple[Batch, ...]
@@ -48,11 +48,11 @@ class Joined:
         self._recent: tuple[Seen, list[Ready], int] = Seen(), [], PER_THREAD
 
     def run(self, *arrays: Any, out: Sequence[Any]) -> None:
-        """What a `Kernel` runs.
+        """Run all units on these arrays.
 
-        A program hands its kernels the very arrays of its last call more often than not: what is in place is
-        kept there, and what is temporary has its place. Then nothing is asked of them but who they are. What
-        is ready may have a table on the device, which was sent on one stream: it serves no other one.
+        A program usually passes the same array objects as in its last call: state is updated in place, and
+        temporaries have fixed buffers. Then only the identity of the arrays is compared. A prepared call may
+        have a table on the device, which was sent on one stream: it is used on no other one.
         """
         objects = (*arrays, *out)
         seen, ready, last = self._recent
@@ -67,9 +67,9 @@ class Joined:
             run(stream, argument)
 
     def _prepare(self, arrays: tuple[Any, ...], out: Sequence[Any]) -> tuple[list[Ready], list[Any]]:
-        """What is to be run on these arrays, which it does not keep alive, and what was copied for it.
+        """Return the calls for these arrays, without keeping them alive, and the copies that were made.
 
-        Without copies, the same is to be run on them as long as they live.
+        Without copies, the calls stay valid as long as the arrays live.
         """
         cuts = [(unit, arrays[x], out[y]) for unit, x, y in zip(self.units, self._inputs, self._outputs)]
         calls = [unit.prepare(xs, ys) for unit, xs, ys in cuts]

@@ -124,7 +124,7 @@ class Unit(ABC):
 
     @abstractmethod
     def texts(self, variant: Any) -> Sequence[tuple[str, tuple[str, ...]]]:
-        """What is compiled, and the kernels in it, in the order in which they are launched."""
+        """Return the texts to compile, and the kernels in each, in the order in which they are launched."""
 
     @abstractmethod
     def threads(self, variant: Any) -> int:
@@ -162,7 +162,7 @@ class Unit(ABC):
     # calls
 
     def run(self, *arrays: Any, out: Sequence[Any]) -> None:
-        """What a `Kernel` runs."""
+        """Run the kernel on these arrays."""
         plan, pointers, _keep = self.prepare(arrays, out)
         if plan is not None:
             plan.run(pointers, self.device.stream())

@@ -1,4 +1,4 @@
-"""What the kernels of a call cost for each element, read from their machine code: no GPU is needed."""
+"""The cost of a call's kernels for each element, read from their machine code: no GPU is needed."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _spread(lane: Lane, what: Collective, source: Any, target: Any) -> None:
 
 
 def _pairwise(lane: Lane, what: Collective, source: Any, target: Any) -> None:
-    """What each sends to each, as one group: NCCL lets all of a group go on together."""
+    """Issue the sends and receives between ranks as one group: NCCL runs all of a group together."""
     nccl, everyone, is_root = _nccl(), range(lane.size), lane.rank == what.peer
     takers = {"send": (1,), "recv": (), "gather": (what.peer,), "scatter": everyone if is_root else ()}
     givers = {"send": (), "recv": (0,), "scatter": (what.peer,), "gather": everyone if is_root else ()}

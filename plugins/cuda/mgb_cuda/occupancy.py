@@ -12,7 +12,7 @@ WARP = 32
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """What all blocks on it share (CUDA C++ Programming Guide, by compute capability).
+    """Limits that all blocks on a multiprocessor share (CUDA C++ Programming Guide, by compute capability).
 
     Attributes
     ----------

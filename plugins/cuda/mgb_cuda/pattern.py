@@ -1,4 +1,4 @@
-"""What is compiled into a kernel beside the graph: how its operands step through memory."""
+"""The access pattern, compiled into a kernel beside the graph: how its operands step through memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ VECTOR = 16
 class Pattern:
     """How the operands of a call step through memory; lengths and strides themselves are arguments.
 
-    A domain is visited by few *loops*, its axes after merging. Operands that step through them alike are of
-    one *class*, whose steps are spelt with a letter for each loop: ``0``, ``1``, or ``s`` for a number that a
+    A domain is visited by few *loops*, its axes after merging. Operands with the same steps are of one
+    *class*, whose steps are written with a letter for each loop: ``0``, ``1``, or ``s`` for a number that a
     call passes. *Lanes* are neighbours along the innermost loop that a thread takes at once.
 
     Attributes

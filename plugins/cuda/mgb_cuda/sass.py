@@ -58,7 +58,7 @@ class Instruction:
 
     @property
     def nbytes(self) -> int:
-        """What a thread moves by it, where it is a load or store."""
+        """Return the bytes that a thread moves by it, where it is a load or store."""
         return next((_BYTES[word] for word in self.name.split(".")[1:] if word in _BYTES), 4)
 
     @property
@@ -109,7 +109,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Region:
-    """What a thread does from the beginning to the end of a kernel, or once in a loop.
+    """The instructions of a thread from the beginning to the end of a kernel, or once in a loop.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def listing(image: bytes) -> str:
 
 
 def kernels(image: bytes) -> dict[str, Region]:
-    """What a thread does in each kernel of an image."""
+    """Return the instructions of a thread in each kernel of an image."""
     return {name: _region(code) for name, code in _read(listing(image))}
 
 
@@ -226,7 +226,7 @@ def _resolved(labels: dict[str, int], guard: str, name: str, operands: str) -> I
 
 
 def _worth(steps: Sequence[Instruction]) -> tuple[int, int, int, int]:
-    """What makes a way one that is counted."""
+    """Return the sort key of a path: the greatest is counted."""
     moves = [i.nbytes for i in steps if i.loads or i.stores]
     return sum(moves), -sum(i.kind == "CALL" for i in steps), -len(moves), len(steps)
 
@@ -307,7 +307,7 @@ class _Flow:
         return found
 
     def region(self, head: int, outer: frozenset[int], body: set[int] | None) -> Region:
-        """What is done from `head` on: to the end, or once around the loop with this body."""
+        """Return the instructions from `head` on: to the end, or once around the loop with this body."""
         inside = set(self.order) if body is None else body
         heads = [h for h in self.bodies if h in inside and h != head and h not in outer]
         # the outermost of those in between

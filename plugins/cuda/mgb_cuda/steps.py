@@ -20,7 +20,7 @@ NARROW = (1 << 31) - (1 << 24)
 
 @dataclass(frozen=True)
 class Steps:
-    """What a call's shapes and strides come to.
+    """The loops and steps that a call's shapes and strides give.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Steps:
 
 
 def steps(frame: Frame, shapes: Sequence[Shape], strides: Sequence[Shape]) -> Steps:
-    """What `shapes` and `strides` (in bytes, of inputs and constants) of a call come to."""
+    """Return the steps of a call with these `shapes` and `strides` (in bytes, of inputs and constants)."""
     known = np.broadcast_shapes(*shapes) if shapes else ()
     given = frame.schedule.shape
     pairs = zip(aligned(known, len(given)), given, strict=True)

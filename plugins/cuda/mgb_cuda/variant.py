@@ -1,4 +1,4 @@
-"""What is compiled into a kernel beside the graph: how threads share the work and step through memory."""
+"""Parameters compiled into a kernel beside the graph: how threads share work and step through memory."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Variant(Pattern):
 
     @property
     def bounds(self) -> str:
-        """What the compiler is told: threads of a block, and blocks at once."""
+        """Return the launch bounds: threads of a block, and blocks at once."""
         return f"{self.threads}, 2" if self.at_once == 2 else str(self.threads)
 
     @property

@@ -131,7 +131,7 @@ def get_unique_id() -> bytes:
 
 
 def groupStart() -> None:
-    """What is called until `groupEnd` begins there."""
+    """Delay the calls until `groupEnd`."""
     _group.append([])
 
 

@@ -1,4 +1,4 @@
-"""What stays on a device is there for every stream, whichever one it was sent on."""
+"""Data that stays on a device is visible to every stream, whichever one it was sent on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call is checked for before anything is launched."""
+"""The checks of a call before anything is launched."""
 
 from __future__ import annotations
 

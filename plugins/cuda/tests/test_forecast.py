@@ -1,4 +1,4 @@
-"""What is predicted follows the three bounds; the numbers are those of a GPU that anybody can look up."""
+"""Predictions follow the three bounds; the numbers are the published ones of a GPU."""
 
 from __future__ import annotations
 

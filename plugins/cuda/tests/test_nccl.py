@@ -40,7 +40,7 @@ def needed() -> None:
 
 @cache
 def written(ranks: int, folder: Path) -> dict[int, str]:
-    """What each process has written down that tries all cases on arrays of a GPU."""
+    """Return the log of each process that tries all cases on arrays of a GPU."""
     program = folder / "program.py"
     program.write_text(ON_STANDIN + CASES_ON_GPU)
     _, said = start(folder, ranks, [str(program), str(folder)], 120, "nccl")

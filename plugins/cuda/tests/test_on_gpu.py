@@ -64,7 +64,7 @@ def each(**standin: Any) -> list[Any]:
 
 
 def output(name: str, before: str, run: str, *arguments: str) -> str:
-    """What a program prints whose traced functions this backend compiles for a GPU."""
+    """Run a program whose traced functions this backend compiles for a GPU and return its output."""
     command = [sys.executable, "-c", RUN.format(before=before, run=run), str(EXAMPLES / "guide"), *arguments]
     environment = os.environ | {"MGB_JIT_BACKEND": f"{name},eager"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)

@@ -1,4 +1,4 @@
-"""What is computed: a group as functions of Halide, with no word of when and where.
+"""A group as functions of Halide: the values that are computed, not when or where.
 
 A row is summed in `lanes` side by side, over pieces of a fixed length, and the pieces are added up at the
 end; a column over groups of rows of a fixed number. So the order of the additions is part of what is
@@ -219,7 +219,7 @@ class Algorithm:
                 self.define(f"row{len(self.stages)}", "row", loops, [v], [value])
 
     def _scalars(self) -> None:
-        """What is one number for all elements, where there are no rows that it would be a value of."""
+        """Define the values that are one number for all elements, in a graph without rows."""
         one = {v for v in self.frame.graph.nodes if not any(self.frame.span[v])} if self.frame.flat else ()
         read = {i for v in self.frame.graph.nodes if v not in one for i in v.inputs}
         wanted = [v for v in self.frame.graph.nodes if v in one and v in read and v.inputs]

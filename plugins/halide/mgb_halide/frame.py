@@ -1,4 +1,4 @@
-"""What a kernel and its launcher agree on: the operands, and the loops that their dimensions belong to.
+"""The interface of a kernel and its launcher: the operands, and the loops that their dimensions belong to.
 
 A kernel knows the pattern of its shapes, never a size. Its loops are ``i``, over the innermost axis, then
 ``f0, f1, ...``, over the other axes that are folded, and ``k0, k1, ...``, over those that are kept, innermost
@@ -73,7 +73,7 @@ class Frame(codegen.Frame[Operand]):
         return not (short or self.flat or self.columns or self.kept) and bool(self.schedule.passes[-1].folds)
 
     def written(self, short: bool) -> list[tuple[Names, tuple[Operand, ...]]]:
-        """What is written by one loop: over which loops, and the outputs.
+        """Return the groups of outputs that one loop writes, each with the loops that it runs over.
 
         Row values are written together with the elements of the row, over and over, which costs a store for a
         vector: so that both are made while the row is in cache.
@@ -86,7 +86,7 @@ class Frame(codegen.Frame[Operand]):
         return [(loops, tuple(operands)) for loops, operands in classes.items()]
 
     def described(self) -> list[str]:
-        """What is computed in turn, for people: a line for each pass, values named as in the graph's text."""
+        """Describe the passes in order, for people: a line each, values named as in the graph's text."""
         names = {v: f"%{i}" for i, v in enumerate(dict.fromkeys((*self.graph.inputs, *self.graph.nodes)))}
 
         def listed(nodes: Sequence[Node]) -> str:

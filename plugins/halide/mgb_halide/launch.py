@@ -1,4 +1,4 @@
-"""What a kernel is called with: Halide's buffers for one set of shapes and strides."""
+"""The arguments of a kernel: Halide's buffers for one set of shapes and strides."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class Unit:
         return (bridge().together, first, plan.address, *(0,) * 8)
 
     def status(self) -> int:
-        """What the code for one set of sizes returns when it is called with such arrays; 0: it has run."""
+        """Call the code for one set of sizes with such arrays and return its status; 0: it has run."""
         nodes = [*self.frame.graph.inputs, *self.frame.graph.outputs]
         made = [np.ones(v.spec.shape, v.spec.dtype) for v in nodes]
         inputs, outputs = made[: self.inputs], made[self.inputs :]

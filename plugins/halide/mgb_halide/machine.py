@@ -34,7 +34,7 @@ _LENGTHS = struct.Struct("<IIII")
 
 
 class _Symbols(dict[str, int]):
-    """What kernels call; all of Halide's errors are one function, whose result the kernel returns."""
+    """The functions that kernels call; all of Halide's errors are one, whose result the kernel returns."""
 
     def __init__(self, known: dict[str, int], failed: int) -> None:
         super().__init__(known)

@@ -86,7 +86,7 @@ def build(
 
 
 def collect(algorithm: Algorithm) -> Pipeline:
-    """What there is to compile of an algorithm."""
+    """Collect the functions and arguments of an algorithm that are to be compiled."""
     outputs = algorithm.outputs
     order = ["domain", *algorithm.params, *(o.name for _, operands in outputs for o in operands)]
     functions, arguments = tuple(f for f, _ in outputs), tuple(algorithm.arguments)

@@ -17,7 +17,7 @@ def compile_by_text(pipeline: Pipeline, must: bool = True) -> bytes:
     Raises
     ------
     MarkLost, TurnBroken
-        See `fused` and `written`. A lost mark is no error where it needs not (`must`) be kept.
+        See `fused` and `written`. A lost mark is not an error unless it `must` be kept.
     """
     if not (pipeline.fused or pipeline.streamed or pipeline.turns):
         return compile_pipeline(pipeline.outputs, pipeline.arguments, NAME)

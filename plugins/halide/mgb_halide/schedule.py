@@ -25,7 +25,7 @@ AUTOSCHEDULERS = ("Adams2019", "Anderson2021", "Li2018", "Mullapudi2016")
 
 @dataclass(frozen=True, slots=True)
 class HalideSchedule:
-    """What `pipeline` may choose without changing what is computed, but for the order of additions.
+    """The choices of `pipeline` that leave the results the same, but for the order of additions.
 
     Attributes
     ----------
@@ -102,8 +102,8 @@ def _scheduler(value: str) -> str:
 def _number(name: str, value: str) -> int:
     least = 0 if name in ("vector", "keep", "stream") else 1
     if not value.isdecimal() or not least <= int(value) <= 1 << 20:
-        raise ValueError(f"{name}={value!r} of a Halide schedule is no number from {least} to {1 << 20}")
+        raise ValueError(f"{name}={value!r} of a Halide schedule is not a number from {least} to {1 << 20}")
     number = int(value)
     if name in ("vector", "unroll", "piece") and number & (number - 1):
-        raise ValueError(f"{name}={number} of a Halide schedule is no power of two")
+        raise ValueError(f"{name}={number} of a Halide schedule is not a power of two")
     return number

@@ -30,7 +30,7 @@ SECONDS, MOST = 0.02, 1 << 28
 
 
 def candidates(frame: Frame) -> list[HalideSchedule]:
-    """What is worth trying for a group: the usual schedule first."""
+    """Return the schedules that are worth trying for a group: the default first."""
     usual = HalideSchedule()
     if frame.flat:
         changes: list[dict[str, Any]] = [{"task": 4096}, {"task": 65536}, {"piece": 2048}]

@@ -1,4 +1,4 @@
-"""What users set by environment variables."""
+"""The settings of users: environment variables."""
 
 from __future__ import annotations
 

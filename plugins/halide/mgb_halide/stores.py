@@ -124,7 +124,7 @@ def _ordered(stores: Sequence[_Store], streamed: Collection[str], functions: dic
 
 
 def _function(name: str, stores: Sequence[_Store]) -> str:
-    """What writes so many vectors, past the caches or not."""
+    """Emit the function that writes so many vectors, past the caches or not."""
     values = ", ".join(f"{s.type_} %value{k}, ptr %place{k}" for k, s in enumerate(stores))
     head = [f"define internal void @{name}({values}) alwaysinline {{", f"  %bits = load i64, ptr @{PLAIN}"]
     last = "%bits"

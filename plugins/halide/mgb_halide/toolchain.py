@@ -44,7 +44,7 @@ CHECKED = tuple(f for f in FEATURES if f != "no_asserts")
 
 @cache
 def host() -> str:
-    """What Halide calls a machine like this one."""
+    """Return Halide's target string of this machine."""
     return str(hl.get_host_target())
 
 

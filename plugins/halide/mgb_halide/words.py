@@ -221,14 +221,14 @@ def _changed(x: Expr, type_: Any) -> Expr:
 
 
 def load(x: Expr, dtype: str) -> Expr:
-    """What an element of an array of `dtype` is held as."""
+    """Convert an element of an array of `dtype` to the type that kernels compute in."""
     if dtype == "bool":
         return x != hl.u8(0)
     return widen(x, dtype) if dtype in HELD else x
 
 
 def store(x: Expr, dtype: str) -> Expr:
-    """What an array of `dtype` holds for a value."""
+    """Convert a value to the element that an array of `dtype` stores."""
     if dtype == "bool":
         return hl.cast(hl.UInt(8), x)
     return narrow(x, dtype) if dtype in HELD else x

@@ -1,4 +1,4 @@
-"""What this backend could get wrong and the conformance suite does not look at."""
+"""Possible faults of this backend that the conformance suite does not test."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def test_schedule_text_round_trips(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("lanes=4", "no 'lanes'; it has vector"), ("task=0", "task='0'"), ("task=-1", "no number"),
-        ("task", "task=''"), ("piece=100", "no power of two"), ("unroll=3", "no power of two"),
+        ("lanes=4", "no 'lanes'; it has vector"), ("task=0", "task='0'"), ("task=-1", "not a number"),
+        ("task", "task=''"), ("piece=100", "not a power of two"), ("unroll=3", "not a power of two"),
         ("auto=Smith2030", "no autoscheduler 'Smith2030'"),
     ],
 )  # fmt: skip

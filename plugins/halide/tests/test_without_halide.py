@@ -1,4 +1,4 @@
-"""What there is where Halide is not: an answer that says what to install, and schedules that can be read."""
+"""Without Halide, the error names the package to install, and schedules can be read."""
 
 from __future__ import annotations
 

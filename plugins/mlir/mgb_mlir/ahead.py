@@ -41,7 +41,7 @@ class Ahead(Placed):
     at_hand = "float32"
 
     def keys(self, o: Online, g: int) -> Iterator[tuple[tuple[str, Node, int], float]]:
-        """What is held of a row beside the sums of its lanes, and how it begins."""
+        """Yield the state of a row beside the sums of its lanes, with the initial values."""
         if o.maximum is not None:
             yield ("most", o.fold, g), -np.inf
             yield ("shift", o.fold, g), 0.0
@@ -69,11 +69,11 @@ class Ahead(Placed):
         return self.body.type(self.at_hand)
 
     def set(self, name: str, o: Online, g: int, value: str) -> None:
-        """What a thread has found of a fold is this now."""
+        """Set the partial result of a thread for a reduction."""
         self.hold((name, o.fold, g), value, self.state[name, o.fold, g][1])
 
     def total_of(self, name: str, o: Online, lanes: Sequence[int]) -> str:
-        """What all lanes of a row have found."""
+        """Return the sum of the partial results of all lanes of a row."""
         first, *rest = (self.now((name, o.fold, lane)) for lane in lanes)
         for other in rest:
             first = self.reckon("fadd", first, other)
@@ -135,7 +135,7 @@ class Ahead(Placed):
         return self.body.compare("eq", self.reckon("fsub", x, x), self.exact(0.0), self.at_hand)
 
     def finite_or_0(self, x: str) -> str:
-        """A number, or 0 where it is none."""
+        """Return a number, or 0 where it is not finite."""
         return self.body.select(self.is_finite(x), x, self.exact(0.0), self.body.type(self.at_hand))
 
     def next_shift(self, o: Online, g: int, lanes: Sequence[int]) -> None:
@@ -214,7 +214,7 @@ class Ahead(Placed):
     # the end
 
     def settle(self, o: Online, g: int, lanes: Sequence[int], to: str) -> str:
-        """What a thread would have found of a row in the second pass, which subtracts `to`."""
+        """Return the partial result of a thread as if the second pass had made it, which subtracts `to`."""
         type_ = self.of(o)
         if o.maximum is not None:
             return self.settled_sum(self.total_of("sum", o, lanes), self.now(("most", o.fold, g)), to)

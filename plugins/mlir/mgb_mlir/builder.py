@@ -33,8 +33,8 @@ _ACROSS = {
 _ARGUMENTS = ("arrays", "plan", "span")
 
 
-def spelt(type_: Type) -> str:
-    """A type in MLIR's text."""
+def type_text(type_: Type) -> str:
+    """Return a type as MLIR prints it."""
     return f"vector<{type_.lanes}x{type_.element}>" if type_.lanes else type_.element
 
 
@@ -87,50 +87,54 @@ class MlirBuilder(Builder):
     # operations
 
     def apply(self, operation: str, operands: Sequence[str], type_: Type, flag: str = "") -> str:
-        return self.op(f"{_operation(operation)} {', '.join(operands)}{_fast(flag)} : {spelt(type_)}")
+        return self.op(f"{_operation(operation)} {', '.join(operands)}{_fast(flag)} : {type_text(type_)}")
 
     def change(self, operation: str, value: str, source: Type, target: Type) -> str:
         name = "arith.index_cast" if INDEX in (source, target) else _operation(operation)
-        return self.op(f"{name} {value} : {spelt(source)} to {spelt(target)}")
+        return self.op(f"{name} {value} : {type_text(source)} to {type_text(target)}")
 
     def compare(self, relation: str, a: str, b: str, type_: Type = INDEX) -> str:
-        return self.op(f"arith.cmp{'f' if type_.is_float else 'i'} {relation}, {a}, {b} : {spelt(type_)}")
+        return self.op(f"arith.cmp{'f' if type_.is_float else 'i'} {relation}, {a}, {b} : {type_text(type_)}")
 
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
-        bits = f"{spelt(Type('i1', type_.lanes))}, " if type_.lanes else ""
-        return self.op(f"arith.select {condition}, {a}, {b} : {bits}{spelt(type_)}")
+        bits = f"{type_text(Type('i1', type_.lanes))}, " if type_.lanes else ""
+        return self.op(f"arith.select {condition}, {a}, {b} : {bits}{type_text(type_)}")
 
     def number(self, value: Any, type_: Type) -> str:
         text = _literal(value, type_)
         if type_ == Type("i1"):
             return self.constant(text)  # `true` has a type of its own
-        return self.constant(f"{f'dense<{text}>' if type_.lanes else text} : {spelt(type_)}")
+        return self.constant(f"{f'dense<{text}>' if type_.lanes else text} : {type_text(type_)}")
 
     def numbers(self, type_: Type) -> str:
         places = ", ".join(_literal(k, Type(type_.element)) for k in range(type_.lanes))
-        return self.constant(f"dense<[{places}]> : {spelt(type_)}")
+        return self.constant(f"dense<[{places}]> : {type_text(type_)}")
 
     def spread(self, scalar: str, type_: Type) -> str:
-        return self.op(f"vector.broadcast {scalar} : {type_.element} to {spelt(type_)}")
+        return self.op(f"vector.broadcast {scalar} : {type_.element} to {type_text(type_)}")
 
     def first(self, vector: str, type_: Type) -> str:
-        return self.op(f"vector.extract {vector}[0] : {type_.element} from {spelt(type_)}")
+        return self.op(f"vector.extract {vector}[0] : {type_.element} from {type_text(type_)}")
 
     def last(self, vector: str, type_: Type) -> str:
-        return self.op(f"vector.extract {vector}[{type_.lanes - 1}] : {type_.element} from {spelt(type_)}")
+        return self.op(
+            f"vector.extract {vector}[{type_.lanes - 1}] : {type_.element} from {type_text(type_)}"
+        )
 
     def slide(self, vector: str, before: str, by: int, type_: Type) -> str:
-        lanes, name = type_.lanes, spelt(type_)
+        lanes, name = type_.lanes, type_text(type_)
         places = ", ".join(map(str, range(lanes - by, 2 * lanes - by)))
         return self.op(f"vector.shuffle {before}, {vector} [{places}] : {name}, {name}")
 
     def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
         kind = _ACROSS.get(operation, operation)
         flags = _fast(flag) if flag == "reassoc" else ""
-        return self.op(f"vector.reduction <{kind}>, {vector}{flags} : {spelt(type_)} into {type_.element}")
+        return self.op(
+            f"vector.reduction <{kind}>, {vector}{flags} : {type_text(type_)} into {type_.element}"
+        )
 
     def mask(self, count: str, lanes: int) -> str:
-        return self.op(f"vector.create_mask {count} : {spelt(Type('i1', lanes))}", "mask")
+        return self.op(f"vector.create_mask {count} : {type_text(Type('i1', lanes))}", "mask")
 
     # memory
 
@@ -138,10 +142,10 @@ class MlirBuilder(Builder):
         return self.op(self.functions.view(element, address), "view")
 
     def load(self, view: str, i: str, type_: Type, mask: str = "", name: str = "") -> str:
-        memory, vector = f"memref<?x{type_.element}>", spelt(type_)
+        memory, vector = f"memref<?x{type_.element}>", type_text(type_)
         text = f"memref.load {view}[{i}] : {memory}"
         if mask:
-            types = f"{memory}, {spelt(Type('i1', type_.lanes))}, {vector} into {vector}"
+            types = f"{memory}, {type_text(Type('i1', type_.lanes))}, {vector} into {vector}"
             text = f"vector.maskedload {view}[{i}], {mask}, {self.number(0, type_)} : {types}"
         elif type_.lanes:
             text = f"vector.load {view}[{i}] : {memory}, {vector}"
@@ -151,9 +155,9 @@ class MlirBuilder(Builder):
         return f"%{name}"
 
     def store(self, value: str, view: str, i: str, type_: Type, mask: str = "") -> None:
-        memory, vector = f"memref<?x{type_.element}>", spelt(type_)
+        memory, vector = f"memref<?x{type_.element}>", type_text(type_)
         if mask:
-            types = f"{memory}, {spelt(Type('i1', type_.lanes))}, {vector}"
+            types = f"{memory}, {type_text(Type('i1', type_.lanes))}, {vector}"
             self.line(f"vector.maskedstore {view}[{i}], {mask}, {value} : {types}")
         elif type_.lanes:
             self.line(f"vector.store {value}, {view}[{i}] : {memory}, {vector}")
@@ -161,7 +165,7 @@ class MlirBuilder(Builder):
             self.line(f"memref.store {value}, {view}[{i}] : {memory}")
 
     def gather(self, addresses: str, type_: Type, mask: str) -> str:
-        words, bits, whole = (spelt(Type(e, type_.lanes)) for e in ("i64", "i1", type_.element))
+        words, bits, whole = (type_text(Type(e, type_.lanes)) for e in ("i64", "i1", type_.element))
         pointers = f"vector<{type_.lanes}x!llvm.ptr>"
         at = self.op(f"llvm.inttoptr {addresses} : {words} to {pointers}")
         used, rest = mask or self.number(True, Type("i1", type_.lanes)), self.number(0, type_)
@@ -195,7 +199,7 @@ class MlirBuilder(Builder):
         counter = self.name(hint)
         given = [self.name("a") for _ in carried]
         inits = ", ".join(f"{name} = {value}" for name, (value, _) in zip(given, carried, strict=True))
-        types = ", ".join(spelt(type_) for _, type_ in carried)
+        types = ", ".join(type_text(type_) for _, type_ in carried)
         results = self._results(carried)
         through = f" iter_args({inits}) -> ({types})" if carried else ""
         self.line(f"{results}scf.for {counter} = {first} to {last} step {step}{through} {{")
@@ -210,7 +214,7 @@ class MlirBuilder(Builder):
         then: Callable[[], Sequence[str] | None],
         otherwise: Sequence[Carried] = (),
     ) -> list[str]:
-        types = ", ".join(spelt(type_) for _, type_ in otherwise)
+        types = ", ".join(type_text(type_) for _, type_ in otherwise)
         results = self._results(otherwise)
         gives = f" -> ({types})" if otherwise else ""
         self.line(f"{results}scf.if {condition}{gives} {{")

@@ -1,7 +1,7 @@
 """The functions of NVIDIA's libdevice that kernels call, in LLVM's text: none of its bitcode is needed.
 
-All but one are instructions of the target. The remainder of a division of floats is none, and what LLVM
-makes of it, ``x - trunc(x / y) * y``, is wrong for large quotients; it is done here in integers, exactly.
+All but one are instructions of the target. The remainder of a division of floats is not one, and LLVM's
+expansion of it, ``x - trunc(x / y) * y``, is wrong for large quotients; it is done here in integers, exactly.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from mgb_native.target import package, version_of
 from . import ptx, toolchain
 from .backend import Mlir
 from .grid import SYMBOL, Grid, packing
-from .words import NARROW, spelt_out
+from .words import NARROW, decompose_narrow
 
 #: What a kernel can do, wherever it runs: what those of the CPU can, but for tables and scans.
 TRAITS = replace(
@@ -75,7 +75,7 @@ class GridKernels(Kernels):
     unit_class = GridUnit
 
     def __init__(self, graph: Graph, devices: Callable[[Sequence[Any]], Device], images: Images) -> None:
-        super().__init__(spelt_out(graph), devices, images)
+        super().__init__(decompose_narrow(graph), devices, images)
 
 
 class GridBackend(Generated):

@@ -223,7 +223,7 @@ class Grid(Totals):
             self.row_stores()
 
     def settle_all(self, ahead: Iterable[Online], own: bool = False) -> None:
-        """What each lane would have found in the second pass, or about what its `own` block has found."""
+        """Emit each lane's partial results as of the second pass, or for the shift of its `own` block."""
         for o in ahead:
             for g, lanes in enumerate(self.groups):
                 type_, names = self.of(o), self.names_of(g)
@@ -233,7 +233,7 @@ class Grid(Totals):
             del self.state[key]
 
     def own_shift(self, o: Online, g: int) -> str:
-        """What a block takes for the shift, which it does not know."""
+        """Return the shift that a block uses while the one of the row is unknown."""
         base = self.value(o.base, self.names_of(g), SCALAR)
         if o.maximum is None:
             return self.reckon("fdiv", base, self.count_of(self.sub(self.limit, self.begin)))
@@ -269,7 +269,7 @@ class Grid(Totals):
         self.repeat(self.lane, "%chunks", self.variant.team, turn)
 
     def about_shift(self, o: Online, found: str, chunk: str, place: str, lane: int) -> str:
-        """What a block has found about its own part, as if it had known the shift."""
+        """Return the partial result of a block for its own part, as if it had known the shift."""
         self.of(o)
         i, to = self.schedule.passes[0].folds.index(o.base), self.value(o.shift, self.names_of(lane), SCALAR)
         base = self.read_one(f"part0_{i}", place, o.base).name

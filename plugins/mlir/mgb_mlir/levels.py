@@ -45,7 +45,7 @@ def _llvm(frame: Frame) -> str:
 
 
 def _for_gpus() -> Any:
-    """What makes the levels for GPUs; the loops for the CPU do without."""
+    """Import the module that makes the levels for GPUs; the loops for the CPU do not need it."""
     try:
         from . import ptx
     except ImportError as error:
@@ -86,15 +86,15 @@ def lower(frame: Frame, stop: str) -> str:
 
 
 def shown(frame: Frame, compiled: str) -> str:
-    """What ``explain`` shows: the level that ``MGB_MLIR_STOP`` names, else the one that is compiled.
+    """Return the text that ``explain`` shows: the level of ``MGB_MLIR_STOP``, else the one that is compiled.
 
-    A level that cannot be had is the reason, above the one that is compiled: what is shown decides nothing.
+    If the level cannot be made, the reason is put above the compiled one: showing a level never fails.
     """
     level = STOP.get().strip().lower()
     if level == "vector":
         return compiled
     if level not in LEVELS:
-        return f"// MGB_MLIR_STOP={level} is no level; set it to one of {', '.join(LEVELS)}\n{compiled}"
+        return f"// MGB_MLIR_STOP={level} is not a level; set it to one of {', '.join(LEVELS)}\n{compiled}"
     try:
         return lower(frame, level)
     except Exception as error:  # the kernel is compiled already, and is right without that text

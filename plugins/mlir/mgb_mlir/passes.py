@@ -61,7 +61,7 @@ def parse(text: str) -> Any:
     Raises
     ------
     LoweringError
-        It is no valid module.
+        It is not a valid module.
     """
     from torch_mlir import ir
 

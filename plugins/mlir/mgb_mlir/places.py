@@ -1,4 +1,4 @@
-"""What a thread of a grid works with at the level ``gpu``: values that branches change, places, memory.
+"""The operations of a thread of a grid at the level ``gpu``: values that branches change, places, memory.
 
 A place is an ``index``, of 32 bits where the operands of a call are small enough: `Grid` says so in the data
 layout of its module.
@@ -18,7 +18,7 @@ from mgb_native.nest.body import Body, stored
 from mgb_native.nest.builder import Carried, Type
 from mgb_native.nest.lanes import Loops, Names, Value
 
-from .builder import MlirBuilder, spelt
+from .builder import MlirBuilder, type_text
 from .words import SPELLINGS
 
 #: Where a class of operands, or a loop, is.
@@ -65,11 +65,11 @@ class Placed(Loops, MlirBuilder):
                 names[node] = Value(SPELLINGS[node.op.name](self.body, node, *operands))
 
     def hold(self, key: Hashable, value: str, type_: Type) -> None:
-        """From here on this is what `key` is."""
+        """Set the value of `key` from here on."""
         self.state[key] = value, type_
 
     def now(self, key: Hashable) -> str:
-        """What `key` is now."""
+        """Return the current value of `key`."""
         return self.state[key][0]
 
     def only(self, condition: str, body: Callable[[], None]) -> None:
@@ -216,22 +216,22 @@ class Placed(Loops, MlirBuilder):
         """So many neighbours at once, as they lie in memory; of one the element."""
         type_ = Type(stored(dtype_of(o)), count if count > 1 else 0)
         where = self.pointer(f"%{o.name}", place, dtype_of(o))
-        return self.op(f"llvm.load {where}{self.aligned(o, count)} : {GLOBAL} -> {spelt(type_)}", "e")
+        return self.op(f"llvm.load {where}{self.aligned(o, count)} : {GLOBAL} -> {type_text(type_)}", "e")
 
     def write_lanes(self, o: Operand, place: str, values: Sequence[str]) -> None:
         """Write neighbours, as they lie in memory, at once."""
         type_ = Type(stored(dtype_of(o)), len(values) if len(values) > 1 else 0)
         value = self.together(values, type_)
         where = self.pointer(f"%{o.name}", place, dtype_of(o))
-        self.line(f"llvm.store {value}, {where}{self.aligned(o, len(values))} : {spelt(type_)}, {GLOBAL}")
+        self.line(f"llvm.store {value}, {where}{self.aligned(o, len(values))} : {type_text(type_)}, {GLOBAL}")
 
     def aligned(self, o: Operand, count: int) -> str:
-        """What is said of the address of neighbours."""
+        """Return the alignment attribute of an access to neighbours."""
         return f" {{alignment = {min(16, count * o.itemsize)} : i64}}" if count > 1 else ""
 
     def poison(self, type_: Type) -> str:
-        """What no element looks at."""
-        return self.op(f"llvm.mlir.poison : {spelt(type_)}")
+        """Emit a value that no element reads."""
+        return self.op(f"llvm.mlir.poison : {type_text(type_)}")
 
     def together(self, values: Sequence[str], type_: Type) -> str:
         """Lanes as a vector."""
@@ -239,14 +239,16 @@ class Placed(Loops, MlirBuilder):
             return values[0]
         found = self.poison(type_)
         for lane, value in enumerate(values):
-            found = self.op(f"llvm.insertelement {value}, {found}[{self._lane(lane)} : i32] : {spelt(type_)}")
+            found = self.op(
+                f"llvm.insertelement {value}, {found}[{self._lane(lane)} : i32] : {type_text(type_)}"
+            )
         return found
 
     def apart(self, vector: str, lane: int, type_: Type) -> str:
         """A lane of a vector."""
         if not type_.lanes:
             return vector
-        return self.op(f"llvm.extractelement {vector}[{self._lane(lane)} : i32] : {spelt(type_)}")
+        return self.op(f"llvm.extractelement {vector}[{self._lane(lane)} : i32] : {type_text(type_)}")
 
     def _lane(self, lane: int) -> str:
         return self.constant(f"{lane} : i32")

@@ -22,7 +22,7 @@ from mgb_cuda.steps import steps
 from . import device, passes, toolchain
 from .grid import SYMBOL, Grid, parameters
 from .spelling import older
-from .words import spelt_out
+from .words import decompose_narrow
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -91,12 +91,12 @@ def compile(graph: Graph, architecture: str) -> Compiled:
     Raises
     ------
     TargetError
-        It is no architecture, or ``llvmlite`` is missing. The message says what there is, or what installs
-        it.
+        It is not an architecture, or ``llvmlite`` is missing. The message lists the architectures, or the
+        command that installs it.
     LoweringError
         The toolchain failed, by a defect of this plugin or of a wheel. The message has the module's path.
     """
-    frame = Frame(spelt_out(graph))
+    frame = Frame(decompose_narrow(graph))
     choice = usual(frame)
     text = translated(Grid(frame, choice.variant).text(), architecture)
     return Compiled(text, architecture, frame, choice)
@@ -122,7 +122,7 @@ def translated(text: str, architecture: str) -> str:
 
 def gpu(graph: Graph) -> str:
     """The level ``gpu``: what each thread does."""
-    frame = Frame(spelt_out(graph))
+    frame = Frame(decompose_narrow(graph))
     return Grid(frame, usual(frame).variant).text()
 
 
@@ -138,7 +138,7 @@ def _lowered(text: str) -> Any:
 
 
 def llvm(text: str, architecture: str) -> str:
-    """What LLVM is given for a module at the level ``gpu``, with the functions that it calls.
+    """Return the LLVM text of a module at the level ``gpu``, with the functions that it calls.
 
     Raises
     ------

@@ -36,14 +36,14 @@ def older(text: str) -> str:
 def _line(line: str) -> str:
     last = ""
 
-    def spelt(found: re.Match[str]) -> str:
+    def hexadecimal(found: re.Match[str]) -> str:
         nonlocal last
         if found["type"]:
             last = found["type"]
             return found[0]
         return _hexadecimal(_bits(found["number"], last), last) if last else found[0]
 
-    return _TOKENS.sub(spelt, line)
+    return _TOKENS.sub(hexadecimal, line)
 
 
 def _bits(number: str, type_: str) -> int:

@@ -55,7 +55,7 @@ class Sweep(Ahead):
         return self.variant.tail and not self.full
 
     def names_of(self, lane: int) -> Names:
-        """What is known of the row that a lane is of."""
+        """Return the known values of the row of a lane."""
         return self.names[lane if self.variant.row_lanes > 1 else 0]
 
     # tiles
@@ -85,7 +85,7 @@ class Sweep(Ahead):
             del self.state[key]
 
     def tile(self, part: Pass, ahead: Sequence[Online], tile: str) -> None:
-        """What is done with each tile of a row."""
+        """Emit the loads and the computation of one tile of a row."""
         v = self.variant
         loads = [
             o
@@ -191,7 +191,7 @@ class Sweep(Ahead):
     # elements
 
     def elements(self, part: Pass, loads: Sequence[Operand], ahead: Sequence[Online], slot: Slot) -> None:
-        """What is computed of each element, lane by lane, and the stores of whole vectors."""
+        """Emit the computation of each element, lane by lane, and the stores of whole vectors."""
         v, (s, at) = self.variant, slot
         self.load(loads, slot)
         loops, classes = self.classes_at(at)
@@ -222,7 +222,7 @@ class Sweep(Ahead):
         return loops, classes | {c: self.offset(c, loops) for c in others}
 
     def lane_names(self, part: Pass, s: int, lane: int, classes: Places, ends: dict[Node, str]) -> Names:
-        """What a lane knows before it computes."""
+        """Return the values that a lane has before it computes."""
         names = dict(self.names_of(lane))
         kept = {k[1] for k in self.state if k[0] == "keep"} - set(part.keeps)
         for node in kept:

@@ -80,6 +80,6 @@ NARROW: dict[str, Word] = {"exp": _exp, "tanh": _tanh}
 SPELLINGS: dict[str, Word] = {**OF_CPUS, **NARROW}
 
 
-def spelt_out(graph: Graph) -> Graph:
-    """A graph whose words of `NARROW` are of float32."""
+def decompose_narrow(graph: Graph) -> Graph:
+    """Decompose the ops of `NARROW` of other dtypes than float32."""
     return spell_out(graph, lambda node: node.op.name not in NARROW or held(node) == "float32")

@@ -55,7 +55,7 @@ def test_source_shows_the_requested_level(monkeypatch: pytest.MonkeyPatch) -> No
     assert ".visible .entry kernel(" in BACKEND.compile(graph).source
     monkeypatch.setenv("MGB_MLIR_STOP", "assembly")
     text = BACKEND.compile(graph).source
-    assert "assembly is no level; set it to one of loops, vector" in text and "vector.store" in text
+    assert "assembly is not a level; set it to one of loops, vector" in text and "vector.store" in text
 
 
 #: Compiles without the package of the GPUs' launcher, and prints what it computes and what is shown.

@@ -1,4 +1,4 @@
-"""What kernels of MLIR_PTX cost for each element, as NVIDIA's assembler makes machine code of them."""
+"""The cost of kernels of MLIR_PTX for each element, in the machine code of NVIDIA's assembler."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ PROGRAMS = {"values": VALUES, "gradients": GRADIENTS, "order": ORDER, "around": 
 
 @cache
 def told(ranks: int) -> str:
-    """What one job says that runs all programs in turn: each says "done", and who fails ends the job."""
+    """Run all programs in one job and return its output: each prints "done", a failure ends the job."""
     with tempfile.TemporaryDirectory() as name:
         text = SAY + "\n".join(f"exec({text!r}, dict(globals()))" for text in PROGRAMS.values())
         return job(Path(name), ranks, text)[1]

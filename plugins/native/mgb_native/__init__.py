@@ -1,4 +1,4 @@
-"""What CPU backends share that compile loops: plans, calls and threads, object code in memory."""
+"""The shared part of CPU backends that compile loops: plans, calls and threads, object code in memory."""
 
 from __future__ import annotations
 

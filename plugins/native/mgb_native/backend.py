@@ -1,4 +1,4 @@
-"""What backends have in common whose kernels the shared launcher calls; and those that share the plan too."""
+"""Bases of backends whose kernels the shared launcher calls, and of those that share the plan too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .turns import repeated
 
 
 def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
-    """What a backend accepts that makes loops over one domain, for every size and any strides."""
+    """Return the traits of a backend that compiles loops over one domain, for every size and any strides."""
     return Traits(
         vocabulary=vocabulary,
         kinds=frozenset({Kind.ELEMENTWISE, *(OPS[word].kind for word in vocabulary)}),
@@ -57,7 +57,7 @@ def launched(units: Sequence[Any], source: str | Callable[[], str], state: Any =
 
 
 def texts(kernels: Sequence[Kernel]) -> Callable[[], str]:
-    """What is read of several kernels that are called as one."""
+    """Return a function that joins the texts of several kernels that are called as one."""
     return lambda: "\n\n".join(k.text for k in dict.fromkeys(kernels))
 
 
@@ -139,7 +139,7 @@ class NativeBackend(PlacedBackend):
 
     @abstractmethod
     def build(self, printed: Any) -> Code:
-        """What `print` gave, compiled to a C function ``kernel(arrays, plan, span)`` of words."""
+        """Compile the result of `print` to a C function ``kernel(arrays, plan, span)`` of words."""
 
     def readable(self, frame: Frame, printed: Any) -> str:
         """The text for `Kernel.source`."""

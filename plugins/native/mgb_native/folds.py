@@ -1,4 +1,4 @@
-"""What every printer must agree on: the dtypes that values and chunks of reductions are held in."""
+"""The dtypes of values and of chunks of reductions, the same for every printer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel and its launcher agree on: the operands, the buffers, and the slots of the launch plan.
+"""The interface of a kernel and its launcher: the operands, the buffers, and the slots of the launch plan.
 
 A kernel knows the pattern of its shapes, never a size. Every size, stride and offset stands in a *plan*, an
 array of int64 that `launch` fills for each new set of shapes and strides and the kernel reads by `slot`.

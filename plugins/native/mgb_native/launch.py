@@ -56,7 +56,7 @@ class Unit:
 
     @cached_property
     def launcher(self) -> Launcher:
-        """What calls this kernel alone."""
+        """Return the launcher of this kernel alone."""
         return Launcher([self])
 
     def plan(self, xs: Sequence[Array], ys: Sequence[Array]) -> Plan:

@@ -80,7 +80,7 @@ class Plan:
 
 
 def _domain(shapes: list[tuple[int, ...]], given: tuple[int, ...]) -> tuple[int, ...]:
-    """What arrays of `shapes` broadcast to; where all have length 1 it is as `given`."""
+    """Return the shape that `shapes` broadcast to; an axis where all have length 1 is as in `given`."""
     domain = list(given)
     for shape in shapes:
         for axis, length in enumerate(shape, len(given) - len(shape)):
@@ -265,7 +265,7 @@ class Planner:
         return used[0], used[1]
 
     def ordered(self, folded: list[int], pieces: int) -> list[int]:
-        """What belongs to each folded loop, innermost first.
+        """Return the values of the reduced loops in order, innermost first, with those of the pieces.
 
         The pieces of a line follow each other. Where they are copied side by side, the lines of one piece
         follow each other instead: those of a transposed input share its cache lines.

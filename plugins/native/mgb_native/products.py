@@ -169,6 +169,6 @@ def _driver(dtype: str, size: int, widths: list[int]) -> str:
 
 
 def plan_of(a: Any, b: Any, c: Any) -> Any:
-    """What `multiply` is told of these arrays."""
+    """Return the plan that `multiply` reads for these arrays."""
     strides = (a.strides[0], a.strides[1], b.strides[0], c.strides[0])
     return np.array([*c.shape, a.shape[1], *(s // a.itemsize for s in strides)], np.int64)

@@ -52,7 +52,7 @@ class Doubles(Generic[Value]):
 
 
 def remainder(rest: Value, divisor: Value, words: Doubles[Value]) -> Value:
-    """What is left of the size of a float32 after division by the size of another; NaN as from ``fmod``."""
+    """Compute the remainder of the sizes of two float32 numbers; NaN as from ``fmod``."""
     far = words.number(_FAR)
     divisor = words.less(far, divisor, far, divisor)
     reciprocal, minus = words.div(words.number(1.0), divisor), words.neg(divisor)

@@ -1,4 +1,4 @@
-"""What compiled code depends on beside its graph: these packages, the processor and Python."""
+"""The target of compiled code, which it depends on beside its graph: packages, processor and Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VECTORS = {"avx512f": 64, "avx2": 32}
 
 
 def target(package: str) -> str:
-    """What a kernel that was compiled here by `package` needs where it is to run, for `mismatch`."""
+    """Return the requirements of a kernel that `package` compiled here, for `mismatch`."""
     needs = {"package": package, "python": python(), "machine": platform.machine()}
     return json.dumps(needs | {"instructions": instructions()})
 
@@ -35,7 +35,7 @@ def mismatch(needed: str, package: str, distribution: str) -> str | None:
     Raises
     ------
     ValueError, KeyError, TypeError
-        `needed` is no target.
+        `needed` is not a target.
     """
     needs = json.loads(needed)
     here = json.loads(target(package))
@@ -56,7 +56,7 @@ def package(printer: Path) -> str:
 
 
 def python() -> str:
-    """Whose objects the native code looks into."""
+    """Return the tag of the Python whose objects the native code reads."""
     return f"{sys.implementation.cache_tag}{sys.abiflags}-{object.__basicsize__}-{tuple.__basicsize__}"
 
 

@@ -20,7 +20,7 @@ AXES = 3
 
 
 class Turns:
-    """What does `turns`; see `Backend.repeat`."""
+    """Run `turns` in native code; see `Backend.repeat`."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self.phases = len(turns[0].arrays)

@@ -1,4 +1,4 @@
-"""What kernels call to move memory, against NumPy's own copies."""
+"""The functions that kernels call to move memory, compared with NumPy's copies."""
 
 from __future__ import annotations
 

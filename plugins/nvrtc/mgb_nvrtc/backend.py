@@ -25,7 +25,7 @@ TOO_MUCH_SHARED = "uses too much shared data"
 
 
 def traits(device: str) -> Traits:
-    """What its text can do there."""
+    """Return the traits of the backend on `device`."""
     return generated.traits(VOCABULARY, device, 100)
 
 

@@ -27,7 +27,7 @@ class NvrtcError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one kernel of an image takes.
+    """The resources that one kernel of an image takes.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def compile_source(source: str, architecture: str, options: Sequence[str] = ()) 
     Raises
     ------
     NvrtcError
-        It is no valid program; the message has the path of its text.
+        It is not a valid program; the message has the path of its text.
     """
     from cuda.bindings import nvrtc
 
@@ -143,7 +143,7 @@ def compile_source(source: str, architecture: str, options: Sequence[str] = ()) 
 
 
 def usage(source: str, architecture: str) -> tuple[Usage, ...]:
-    """What the kernels of a translation unit take, by the report of the assembler."""
+    """Return the resources that the kernels of a translation unit take, by the report of the assembler."""
     _, log = compile_source(source, architecture, ["--ptxas-options=-v"])
     pattern = re.compile(
         r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "

@@ -49,7 +49,7 @@ class Passes(Writer):
             self.tile(p, "if (tile < end) {")
 
     def tile(self, p: Pass, head: str) -> None:
-        """What is done with each tile of a row."""
+        """Emit the computation of one tile of a row."""
         with self.block(head):
             self.arrays = {}
             self.declare(p)
@@ -131,7 +131,7 @@ class Passes(Writer):
             self.line(f"{guard}{target}.v[v] = p.{o.name}[{place}{step}];")
 
     def elements(self, p: Pass) -> None:
-        """What is computed of each element, lane by lane, and the stores of whole vectors."""
+        """Emit the computation of each element, lane by lane, and the stores of whole vectors."""
         v = self.variant
         outputs = [o for n in p.stores for o in self.frame.outputs_of(n)]
         vectors = [o for o in outputs if v.lanes > 1 and self.is_vector(self.index[o])]
@@ -261,7 +261,7 @@ class Passes(Writer):
         return (lanes, 1) if self.variant.kind is Kind.COLUMNS else (1, lanes)
 
     def found(self, o: Online) -> str:
-        """What lane ``v`` has found of a fold."""
+        """Return the variable of the partial result of lane ``v`` for a reduction."""
         return f"found{self.number[o.fold]}[{'v' if self.variant.kind is Kind.COLUMNS else '0'}]"
 
     def start_online(self, ahead: Iterable[Online]) -> None:
@@ -305,14 +305,14 @@ class Passes(Writer):
         return found
 
     def settle(self, ahead: Iterable[Online], own: bool = False) -> None:
-        """What each lane would have found in the second pass, or about what its `own` block has found."""
+        """Emit each lane's partial results as of the second pass, or for the shift of its `own` block."""
         with self.lanes(self.groups[0]):
             for o in ahead:
                 to = self.own_shift(o) if own else self.names[o.shift]
                 self.line(f"{self.accumulators[o.fold]}[v] = settled({self.found(o)}, {to});")
 
     def own_shift(self, o: Online) -> str:
-        """What a block takes for the shift, which it does not know."""
+        """Return the shift that a block uses while the one of the row is unknown."""
         base = self.names[o.base]
         if o.maximum is None:
             return f"{base} / ({c_type(o.fold)})(limit - begin)"

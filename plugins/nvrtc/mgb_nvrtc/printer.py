@@ -83,7 +83,7 @@ class Printer(Passes):
         return "params" if self.variant.units else "p"
 
     def constants(self) -> Iterable[tuple[Node, str]]:
-        """What needs no statement: numbers of elements."""
+        """Yield the values that need no statement: numbers of elements."""
         for v in self.frame.graph.nodes:
             if v.op is EXTENT:
                 shape = v.inputs[0].spec.shape
@@ -258,7 +258,7 @@ class Printer(Passes):
                 self.line(f"a{k}_{i}[v] = {self.fold(f, f'a{k}_{i}[v]', found)};")
 
     def about_shift(self, o: Online, found: str) -> str:
-        """What a block has found about its own part, as if it had known the shift."""
+        """Return the partial result of a block for its own part, as if it had known the shift."""
         base = f"p.part0_{self.schedule.passes[0].folds.index(o.base)}[part]"
         if o.maximum is not None:
             return f"settled({found}, {base}, {self.names[o.shift]})"

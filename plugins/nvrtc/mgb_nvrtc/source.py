@@ -14,7 +14,7 @@ from .turned import Turned
 
 
 def printer(variant: Variant) -> type[Printer]:
-    """What prints kernels like this one."""
+    """Return the class that prints kernels of this variant."""
     if not variant.turned:
         return Printer
     return Tiles if variant.kind is Kind.TILES else Turned

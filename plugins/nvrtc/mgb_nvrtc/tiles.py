@@ -24,7 +24,7 @@ class Tiles(Printer):
 
     @property
     def turned(self) -> list[Operand]:
-        """What goes through shared memory."""
+        """Return the operands that go through shared memory."""
         return [self.frame.operands[i] for i in self.variant.turned]
 
     @property

@@ -140,5 +140,5 @@ def fold(node: Node, a: str, b: str) -> str:
 
 
 def nothing(node: Node) -> str:
-    """What a reduction of nothing is."""
+    """Return the value of an empty reduction, as an expression."""
     return f"({c_type(node)}){c_number(identity(node), node.spec.dtype)}"

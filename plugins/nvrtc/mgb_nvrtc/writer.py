@@ -162,5 +162,5 @@ class Writer:
         return f"if ({' && '.join(terms)}) " if terms else ""
 
     def operand(self, node: Node) -> Operand:
-        """What a leaf is loaded from."""
+        """Return the operand that a leaf is loaded from."""
         return self.frame.source_of[node]

@@ -185,7 +185,7 @@ class _Weighed(Ledgers):
 
 
 def budget(case: str) -> None:
-    """What the kernels of a case cost."""
+    """Check the cost of the kernels of a case."""
     weighed = _Weighed()
     found = weighed.ledger(CASES[case], 90)
     assert not weighed.broken(CASES[case], found, 90), found
@@ -223,7 +223,7 @@ assert len(found) == 2 and all(n["context"] for n in found), "a thread that no c
 
 
 def on_stub(before: str = "") -> None:
-    """What reaches a driver: in a process of its own, which begins with `before`."""
+    """Check the calls that reach a driver, in a process of its own, which begins with `before`."""
     with tempfile.TemporaryDirectory() as folder:
         stub.build(Path(folder))
         stub.run(Path(folder), STUB.format(folder=str(Path(__file__).parent), before=before), MGB_CACHE="0")

@@ -187,7 +187,7 @@ def changed(mutant: Mutant, text: str) -> str:
 
 
 def text_of(module: str) -> str:
-    """What the mutants of a module change."""
+    """Return the text that the mutants of a module change."""
     if module == P:
         from mgb_nvrtc.source import prelude
 
@@ -213,7 +213,7 @@ def install(number: int) -> None:
 
 
 def caught(number: int) -> str:
-    """What the layer says of a mutant; empty where it says nothing. In a process of its own."""
+    """Run the layer on a mutant in a process of its own and return its report; empty where it passes."""
     here = str(Path(__file__).parent)
     begin = (
         f"import sys; sys.path.insert(0, {here!r}); import nvrtc_mutants; nvrtc_mutants.install({number})\n"

@@ -15,7 +15,7 @@ GENERATED = "typedef int I;"
 
 
 def usage(text: str, architecture: int) -> Sequence[compiler.Usage]:
-    """What the kernels of a text take."""
+    """Return the resources that the kernels of a text take."""
     return compiler.usage(text, f"sm_{architecture}")
 
 

@@ -70,7 +70,7 @@ def is_graph(call: Any) -> bool:
 
 
 def told(call: Any) -> Any:
-    """What the kernels of a call were given, wherever its arrays lie."""
+    """Return the arguments of the kernels of a call, wherever its arrays lie."""
     return call["launches"], call["words"]
 
 

@@ -1,4 +1,4 @@
-"""What kernels ask memory for whose inputs are transposed: the addresses that their text computes."""
+"""Memory accesses of kernels with transposed inputs: the addresses that their text computes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Counting(host.HostDevice):
         return super().load(image, names)
 
     def accesses(self) -> np.ndarray:
-        """What was noted, in order."""
+        """Return the recorded accesses, in order."""
         count = ctypes.c_uint.in_dll(self.library, "counted").value
         whole = (ctypes.c_char * (count * ACCESS.itemsize)).in_dll(self.library, "accesses")
         return np.frombuffer(whole, ACCESS).copy()
@@ -181,7 +181,7 @@ class TestMemory:
 
     @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
     def test_without_tiles_each_element_loads_a_sector(self, dtype: str) -> None:
-        """What the squares save, and that the model of the rule counts what the text asks for."""
+        """Without squares there are more accesses; the model of the rule counts the same ones as the text."""
         notes, variant, x = self.counted(dtype, 1 << 20)
         assert variant.kind is Kind.FLAT
         mine = notes[notes["array"] == 0]
@@ -239,7 +239,7 @@ class TestReductions:
     def test_axis_order_loads_a_sector_per_element(
         self, dtype: str, axis: tuple[int, ...], by_axes: None
     ) -> None:
-        """What the order saves, and that the rule counts what the text asks for. Few rows are not turned."""
+        """The order saves accesses; the rule counts the same ones as the text. Few rows are not turned."""
         x = placed(samples(dtype, SHAPE), "F")
         (asked, _), variant, (out,) = self.counted(lambda x: reduce_max(x, axis=axis), x, multiprocessors=64)
         np.testing.assert_array_equal(out, x.max(axis, keepdims=True))

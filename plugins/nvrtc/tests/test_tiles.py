@@ -270,7 +270,7 @@ def sample() -> np.ndarray:
 
 
 def faults(device: host.HostDevice) -> Iterator[str]:
-    """What is wrong with the results, warps run in either order."""
+    """Return the faults of the results, with warps run in either order."""
     x = sample()
     driver, graph = Driver(OnHost(device)), of(double, x)
     for device.reverse in (False, True):

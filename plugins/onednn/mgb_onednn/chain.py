@@ -1,4 +1,4 @@
-"""What a call does: primitives that run one after the other, and buffers between them."""
+"""The chain of a call: primitives that run one after the other, and buffers between them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Owned = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a primitive reads or writes.
+    """An operand that a primitive reads or writes.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ def memory_order(layout: Layout) -> Axes:
 
 
 def inverse(axes: Axes) -> Axes:
-    """What undoes a transpose by `axes`."""
+    """Return the permutation that undoes a transpose by `axes`."""
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 

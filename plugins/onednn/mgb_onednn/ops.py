@@ -1,4 +1,4 @@
-"""What the core asks: which ops, for which operands, by which function."""
+"""The ops of the backend: for which operands each is supported, and which function runs it."""
 
 from __future__ import annotations
 

@@ -11,5 +11,5 @@ __all__ = ["Onnx", "mgb_format"]
 
 @hookimpl
 def mgb_format(name: str) -> Onnx | None:
-    """What the core asks."""
+    """Return the format `name`, if it is ONNX; the core calls this entry point."""
     return Onnx() if name == Onnx.name else None

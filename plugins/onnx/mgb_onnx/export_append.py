@@ -27,11 +27,11 @@ def append_to(file: Any, model: Any) -> Any:
     Raises
     ------
     DumpOptionError
-        `file` is no path, its model is of an older opset, or both say something that only one can.
+        `file` is not a path, its model is of an older opset, or both say something that only one can.
     DumpNameError
         Both have an input, an output or a function of one name.
     ModelFileError
-        The file is no ONNX model.
+        The file is not an ONNX model.
     FileCaseError
         Its test cases are damaged.
     """
@@ -44,9 +44,9 @@ def append_to(file: Any, model: Any) -> Any:
     try:
         old.ParseFromString(path.read_bytes())
     except DecodeError as error:
-        raise ModelFileError(f"{path} is no ONNX file, so nothing can be appended to it: {error}") from error
+        raise ModelFileError(f"{path} is not an ONNX file, nothing can be appended to it: {error}") from error
     if not old.HasField("graph"):
-        raise ModelFileError(f"{path} is no ONNX file, so nothing can be appended to it: it holds no graph")
+        raise ModelFileError(f"{path} is not an ONNX file, nothing can be appended to it: it holds no graph")
     _check_opset(path, old)
     taken = _names(old.graph)
     for value in (*model.graph.input, *model.graph.output):
@@ -142,7 +142,7 @@ def _domain(name: str) -> str:
 
 
 def _joined_metadata(old: Any, new: Any, path: Path) -> dict[str, str]:
-    """What both files say, in one: the results of both, one after the other, are a tuple."""
+    """Join the metadata of both files: the results of both, one after the other, are a tuple."""
     first, second = ({p.key: p.value for p in model.metadata_props} for model in (old, new))
     halves = dumped(first, len(old.graph.output)), dumped(second, len(new.graph.output))
     joined = {**second, **first}

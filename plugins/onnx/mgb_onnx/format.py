@@ -1,4 +1,4 @@
-"""What the core knows of ONNX: how to tell such files, to read and to write them."""
+"""The file format that the core calls: how to recognize ONNX files, to read and to write them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _safe(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _rest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """What division towards 0 leaves, and where that is on the other side of 0 than `b`."""
+    """Compute the remainder of division towards 0, and where its sign differs from that of `b`."""
     rest = fmod(a, b)
     return rest, logical_and(ne(rest, 0), ne(lt(rest, 0), lt(b, 0)))
 

@@ -258,7 +258,7 @@ class _at:
         if isinstance(error, ModelUnsupportedError) and place not in str(error):
             raise ModelUnsupportedError(f"{place}: {error}") from error
         if isinstance(error, LoadLimitError | ModelNodeError | ModelFileError | TraceError):
-            return  # it has its place, or is none of the node's
+            return  # it has its place, or is not an error of the node
         if isinstance(error, _FAILURES):
             raise ModelNodeError(f"{place}: {error or type(error).__name__}") from error
 
@@ -303,7 +303,7 @@ def _inner_bodies(call: Call) -> list[Body]:
 
 
 def _free_names(body: Body) -> set[str]:
-    """What `body` may read of the graph around it."""
+    """Return the names that `body` may read from the graph around it."""
     inner = {n for call in body.calls for b in _inner_bodies(call) for n in _free_names(b)}
     return inner.union(body.outputs, *(call.inputs for call in body.calls))
 

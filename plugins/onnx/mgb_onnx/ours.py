@@ -1,4 +1,4 @@
-"""What our own files say beyond ONNX, in metadata: names and JSON, that other readers pass over."""
+"""Metadata of our own files beyond ONNX: names and JSON, which other readers ignore."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DUMPED = "mgb.dump"
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
-    """What `dump` says of a model beside its graph.
+    """The metadata that `dump` writes of a model beside its graph.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class Dumped:
     user_info: Any = None
 
     def text(self) -> str:
-        """What stands in the metadata.
+        """Return the text of the metadata.
 
         Raises
         ------
         DumpOptionError
-            JSON has no place for the user's information.
+            The user's information cannot be written as JSON.
         """
         described = {
             "version": DUMP_VERSION,
@@ -68,7 +68,7 @@ class Dumped:
 
 
 def dumped(metadata: Mapping[str, str], outputs: int) -> Dumped | None:
-    """What `dump` says of a model with so many `outputs`; None where it did not write the file.
+    """Read the metadata of `dump` for a model with so many `outputs`; None where it did not write the file.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def dumped(metadata: Mapping[str, str], outputs: int) -> Dumped | None:
         )
     structure = found.get("structure", "")
     if structure not in ("", "tensor", "tuple", "list", "dict") or (structure == "tensor" and outputs != 1):
-        raise ModelFileError(f"{place}: {structure!r} is no structure of {outputs} outputs")
+        raise ModelFileError(f"{place}: {structure!r} is not a structure of {outputs} outputs")
     return Dumped(_names(found, "inputs"), _names(found, "outputs"), structure, found.get("user_info"))
 
 

@@ -43,7 +43,7 @@ def read_model(source: ModelSource) -> ModelFile:
     Raises
     ------
     ModelFileError
-        It is no ONNX file, or a damaged one; the message names the place.
+        It is not an ONNX file, or it is damaged; the message names the place.
     ModelVersionError
         Its opset, or the format of what mgb added to it, is not known.
     ModelUnsupportedError
@@ -54,9 +54,9 @@ def read_model(source: ModelSource) -> ModelFile:
     try:
         proto.ParseFromString(source.data)
     except (DecodeError, RecursionError) as error:
-        raise ModelFileError(f"this is no ONNX file, or a truncated one: {error}") from error
+        raise ModelFileError(f"this is not an ONNX file, or it is truncated: {error}") from error
     if not proto.HasField("graph"):
-        raise ModelFileError("the file holds no graph: it is no ONNX model, or a truncated one")
+        raise ModelFileError("the file holds no graph: it is not an ONNX model, or it is truncated")
     _check_texts(proto, "the file")
     return _Reader(_upgraded(proto), folder).model()
 

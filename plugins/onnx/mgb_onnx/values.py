@@ -1,4 +1,4 @@
-"""What flows between the nodes of an ONNX model, and how ONNX's types and arrays become ours."""
+"""The values between the nodes of an ONNX model, and the conversion of ONNX's types and arrays to ours."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def is_known(value: Value) -> bool:
 
 
 def fresh(value: Value, device: str) -> Value:
-    """What was computed on the host from Tensors that were read: new data, no literal."""
+    """Return a value computed on the host from Tensors that were read: new data, not a literal."""
     if isinstance(value, list | tuple):
         return type(value)(fresh(v, device) for v in value)
     return Tensor(value, value.dtype, device) if isinstance(value, np.ndarray) else value

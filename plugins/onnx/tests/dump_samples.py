@@ -1,4 +1,4 @@
-"""What the tests of `dump` write."""
+"""The models that the tests of `dump` write."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def loaded(data: bytes, **options: Any) -> Any:
 
 
 def runtime(data: bytes, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What ONNX Runtime makes of it."""
+    """Run the model in ONNX Runtime."""
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     options = ort.SessionOptions()
     options.log_severity_level = 3

@@ -170,7 +170,7 @@ def test_append_adds_a_second_graph_to_the_file(tmp_path: Path) -> None:
     with pytest.raises(DumpOptionError, match="is of opset 13"):
         traced(F.exp, A).dump(tmp_path / "old.onnx", arg_names="c", append=True)
     (tmp_path / "g.onnx").write_bytes(b"\xff\xfe nothing")
-    with pytest.raises(ModelFileError, match="is no ONNX file"):
+    with pytest.raises(ModelFileError, match="is not an ONNX file"):
         traced(F.exp, A).dump(tmp_path / "g.onnx", append=True)
 
 

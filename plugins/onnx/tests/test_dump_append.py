@@ -47,7 +47,7 @@ def set_metadata(file: Path, key: str, value: str) -> None:
 
 
 def works(file: Path, a: Any = A, b: Any = B) -> dict[str, Any]:
-    """What the file says of itself, after ``exp(a)`` and ``-b`` have come out of it, also elsewhere."""
+    """Return the metadata of the file, after ``exp(a)`` and ``-b`` were computed from it, also elsewhere."""
     onnx.checker.check_model(str(file), full_check=True)
     loaded = load(file)
     for got in (loaded(a, b), run_model(str(file), a, b)):
@@ -113,7 +113,7 @@ def test_initializer_listed_as_input_is_not_an_input(tmp_path: Path) -> None:
     [
         ("{", ModelFileError, "mgb.dump"),
         ("[1]", ModelFileError, "no version"),
-        ('{"version": 1, "structure": "heap"}', ModelFileError, "no structure"),
+        ('{"version": 1, "structure": "heap"}', ModelFileError, "not a structure"),
         ('{"version": 1, "inputs": 5}', ModelFileError, "its inputs are no names"),
         ('{"version": 99}', ModelVersionError, "newer mgb"),
     ],
@@ -182,7 +182,7 @@ def test_different_function_of_the_same_name_is_rejected(tmp_path: Path) -> None
 def test_append_to_a_non_onnx_file_is_rejected(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     file.write_bytes(content)
-    with pytest.raises(ModelFileError, match="is no ONNX file"):
+    with pytest.raises(ModelFileError, match="is not an ONNX file"):
         dump(file, "a")
     assert file.read_bytes() == content
 

@@ -31,7 +31,7 @@ from onnx_models import calling, loop, model, our_function, residual_network
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"a text", b"\x08\x07", bytes(range(256)), b"PK\x03\x04" * 9])
 def test_non_onnx_data_is_rejected(data: bytes) -> None:
-    refuses(data, "no ONNX|truncated|neither its ending nor", FileFormatError)
+    refuses(data, "not an ONNX|truncated|neither its ending nor", FileFormatError)
 
 
 def test_text_mode_file_object_is_rejected() -> None:
@@ -53,7 +53,7 @@ def test_missing_file_raises(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", range(1, 20))
 def test_truncated_file_is_rejected(cut: int) -> None:
     data = residual_network()
-    refuses(data[: len(data) * cut // 20], "truncated|no ONNX|nothing|no graph|does not say")
+    refuses(data[: len(data) * cut // 20], "truncated|not an ONNX|nothing|no graph|does not say")
 
 
 def _shape(model: Any) -> None:
@@ -291,7 +291,7 @@ def test_sparse_weight_with_a_huge_shape_is_rejected() -> None:
 def test_error_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "damaged.onnx"
     path.write_bytes(b"\x08\x07garbage")
-    with pytest.raises(ModelFileError, match=r"damaged\.onnx: this is no ONNX file"):
+    with pytest.raises(ModelFileError, match=r"damaged\.onnx: this is not an ONNX file"):
         load(path)
 
 

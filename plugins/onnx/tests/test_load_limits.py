@@ -233,7 +233,7 @@ def test_matmul_counts_its_operations() -> None:
 
 
 def test_loading_a_long_chain_takes_linear_work() -> None:
-    """What reading copies for each node grows with the chain only where something is quadratic."""
+    """The copies for each node grow with the chain only where reading is quadratic."""
     counts = []
     for length in (500, 1000, 2000):
         names = ["x", *(f"v{i}" for i in range(length - 1)), "y"]

@@ -27,7 +27,7 @@ from .words import VOCABULARY
 
 @cache
 def traits(device: str, multiplies: bool = False) -> Traits:
-    """What its text can do there, with or without matrix products, which saved kernels may have anyway."""
+    """Return the traits on `device`, with or without matrix products; saved kernels may have those anyway."""
     plain = generated.traits(VOCABULARY | {"matmul"}, device, 90)
     if not multiplies:
         return plain
@@ -56,7 +56,7 @@ class Generated(AnyGenerated):
     kernels = Kernels
 
     def chosen(self) -> str:
-        """What the user has chosen of products: part of the version, for kernels differ by it."""
+        """Return the settings of products: part of the version, because kernels depend on them."""
         use = products.setting(products.USE)
         return "" if use == "never" else f" {use} {products.setting(products.PRECISION)}"
 

@@ -76,7 +76,7 @@ class Compiled:
 
     @classmethod
     def unpack(cls, packed: bytes) -> Compiled:
-        """What `pack` made bytes of."""
+        """Read the bytes that `pack` made."""
         end = _LENGTH + int.from_bytes(packed[:_LENGTH], "little")
         return cls(**json.loads(packed[_LENGTH:end]), image=packed[end:])
 
@@ -151,13 +151,13 @@ def compile_source(source: str, architecture: int) -> Compiled:
     Raises
     ------
     TritonError
-        It is no valid kernel; the message has the path of its text.
+        It is not a valid kernel; the message has the path of its text.
     """
     return _packed(build(source, architecture))
 
 
 def build(source: str, architecture: int) -> Any:
-    """What Triton makes of a kernel: all its stages, and its metadata."""
+    """Compile a kernel with Triton; the result has all its stages, and its metadata."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -184,7 +184,7 @@ def _packed(built: Any) -> Compiled:
 
 
 def namespace(source: str) -> dict[str, Any]:
-    """What the text defines, with the functions of the prelude; Triton reads the lines of a kernel again."""
+    """Execute the text beside the prelude and return its names; Triton rereads the lines of a kernel."""
     from . import prelude
 
     name = f"<mgb {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
@@ -210,7 +210,7 @@ def _kept_nowhere(triton: Any) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a kernel takes.
+    """The resources that a kernel takes.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ class Usage:
 
 
 def usage(source: str, architecture: int) -> Usage:
-    """What a kernel takes, by the report of the assembler."""
+    """Return the resources that a kernel takes, by the report of the assembler."""
     from triton.backends.nvidia.compiler import get_ptxas
 
     built = build(source, architecture)

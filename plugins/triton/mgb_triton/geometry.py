@@ -124,7 +124,7 @@ def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -
 
 
 def _across(frame: Frame, steps: Steps) -> Steps | None:
-    """What a call comes to when its tiles have two axes, where arrays lie across each other; None elsewhere.
+    """Return the steps of a call with tiles of two axes, where arrays lie across each other; else None.
 
     Triton loads and stores each array along the axis of a tile along which it has neighbours, if the tile is
     long enough there. One axis is along the innermost loop, the other one along the last that is kept.

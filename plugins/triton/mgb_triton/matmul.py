@@ -32,7 +32,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What of a call is compiled into a kernel.
+    """The properties of a call that are compiled into a kernel.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Product:
     # the text
 
     def form(self, pointers: Sequence[int], values: Mapping[str, int], tiles: Tiles | None = None) -> Form:
-        """What of a call is compiled in."""
+        """Return the properties of a call that are compiled in."""
         steps = {name: values[name] for kind, name in self.numbers if kind == "int64_t"}
         letters = tuple((name, str(step) if step in (0, 1) else "s") for name, step in steps.items())
         places = dict(zip((name for name, _ in self.operands), pointers, strict=True))
@@ -213,7 +213,7 @@ class Product:
         return lines
 
     def _step(self, t: Tiles, letters: Mapping[str, str], place: str) -> list[str]:
-        """What is added to the product for some of the elements that are summed."""
+        """Return the lines that add the products of one step of the summed elements."""
         kind = t_type(self.left.outputs[0])
         lines = [
             f"across = (step + tl.arange(0, {t.k})[None, :]).to({place})",

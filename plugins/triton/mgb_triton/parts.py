@@ -102,7 +102,7 @@ class Parts:
         return Cut(left, right, self._part(self.graph.outputs, (product,)), dtype)
 
     def _part(self, outputs: tuple[Node, ...], given: tuple[Node, ...] = ()) -> Part:
-        """What leads to `outputs` from `given` and from the arrays of a call."""
+        """Cut out the part that computes `outputs` from `given` and from the arrays of a call."""
         arrays = (*self.graph.inputs, *self.constants)
         whole = Graph((*given, *arrays), outputs)
         used = {i for n in whole.nodes for i in n.inputs}.union(outputs)

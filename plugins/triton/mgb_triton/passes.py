@@ -216,7 +216,7 @@ class Passes:
 
     @contextmanager
     def without_end(self) -> Iterator[None]:
-        """What is written here is about tiles that end before the row does."""
+        """Emit the lines of this context for tiles that end before the row does."""
         self.ends = False
         yield
         self.ends = True
@@ -275,7 +275,7 @@ class Passes:
         return "inside" if self.ends else "at < end"
 
     def elements(self, p: Pass) -> None:
-        """What is computed of each element of a tile, folded and stored.
+        """Emit the computation of each element of a tile, its reductions and stores.
 
         An output may be the memory of an input: all is loaded before the first of several is stored. Then
         each is stored when it is known, so that few values are alive at a time.
@@ -324,7 +324,7 @@ class Passes:
     # folds of the second pass in the first
 
     def start_online(self, ahead: Iterable[Online]) -> None:
-        """What is found before the second pass knows what to subtract."""
+        """Initialize the partial results that are computed before the shift is known."""
         for o in ahead:
             n, kind = self.number[o.fold], t_type(o.fold)
             parts = ("found",) if o.maximum is not None else ("squares", "sums", "pivot")
@@ -352,7 +352,7 @@ class Passes:
         self.line(f"{names} = after_squares({names}, count{n})")
 
     def settle(self, ahead: Iterable[Online], own: bool = False) -> None:
-        """What each lane would have found in the second pass, or about what its `own` program has found."""
+        """Emit each lane's partial results as of the second pass, or for the shift of its `own` program."""
         for o in ahead:
             n, shift = self.number[o.fold], self.own_shift(o) if own else self.names[o.shift]
             if o.maximum is not None:
@@ -362,7 +362,7 @@ class Passes:
             self.line(f"{self.accumulators[o.fold]} = {found}")
 
     def own_shift(self, o: Online) -> str:
-        """What a program takes for the shift, which it does not know."""
+        """Return the shift that a program uses while the one of the row is unknown."""
         if o.maximum is not None:
             return f"shift_of({self.names[o.base]})"
         return f"quotient_of({self.names[o.base]}, (end - begin).to({t_type(o.fold)}))"

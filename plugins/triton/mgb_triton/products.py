@@ -58,17 +58,17 @@ _lock = forking.lock()
 
 
 def setting(variable: Variable) -> str:
-    """What the user allows; the default where nothing is said, or nothing known: see `problem`."""
+    """Return the user's setting; the default where it is unset or invalid: see `problem`."""
     said = variable.get()
     return said if said in _ALLOWED[variable] else variable.default
 
 
 def problem() -> str | None:
-    """What is wrong with the settings, with what mends it."""
+    """Return the problem of the settings and how to fix it, or None."""
     for variable, words in _ALLOWED.items():
         name, said = variable.name, variable.get()
         if said not in words:
-            return f"{name}={said!r} is none of {', '.join(words)}; unset {name}"
+            return f"{name}={said!r} is not one of {', '.join(words)}; unset {name}"
     return None
 
 
@@ -264,7 +264,7 @@ class Products:
         return found
 
     def run(self, *arrays: Any, out: Sequence[Any]) -> None:
-        """What a `Kernel` runs."""
+        """Run the kernel on these arrays."""
         self.ways((*arrays, *out)).run(arrays, out)
 
     def text(self, ready: bool) -> str:

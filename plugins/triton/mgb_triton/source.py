@@ -189,11 +189,11 @@ class Printer(Passes):
                 self.line(f"{self.accumulators[f]} = {fold(f, self.accumulators[f], 'p')}")
 
     def part(self, name: str) -> str:
-        """What programs have found of these rows."""
+        """Return the expression that loads the partial results of these rows."""
         return f"tl.load({name} + part * rows + row, mask=live & (part < chunks))"
 
     def about_shift(self, o: Online, found: str) -> str:
-        """What a program has found about its own part, as if it had known the shift."""
+        """Return the partial result of a program for its own part, as if it had known the shift."""
         base = self.part(f"part0_{self.frame.schedule.passes[0].folds.index(o.base)}")
         if o.maximum is not None:
             return f"settled_exponentials({found}, {base}, {self.names[o.shift]})"

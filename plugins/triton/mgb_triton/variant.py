@@ -1,4 +1,4 @@
-"""What is compiled into a kernel beside the graph: how operands step through memory, and the tiles."""
+"""Parameters compiled into a kernel beside the graph: how operands step through memory, and the tiles."""
 
 from __future__ import annotations
 

@@ -143,6 +143,6 @@ def total(node: Node, x: str) -> str:
 
 
 def nothing(node: Node) -> str:
-    """What a reduction of nothing is, as a Python expression."""
+    """Return the value of an empty reduction, as a Python expression."""
     value = identity(node)
     return f"{'-' * (value < 0)}1e999" if value in (-np.inf, np.inf) else str(int(value))

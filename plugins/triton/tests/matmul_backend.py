@@ -1,4 +1,4 @@
-"""What the tests of products share: a backend that takes them as the user says, a clock, bounds of errors."""
+"""Shared helpers of tests of products: a backend with the user's settings, a clock, bounds of errors."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class TestBudget(Compiled, compiled.Budgets):
 
 
 class TestNumbers:
-    """What is written of numbers is what the assembler is given."""
+    """The arithmetic of a text reaches the assembler unchanged."""
 
     def test_no_fma_contraction_or_flush_to_zero(self) -> None:
         found = assembly(lambda x: (x * 2 + 1) * x / (x - 3), like("float32", (1 << 20,)))

@@ -203,7 +203,7 @@ class TestClaims:
         assert products.problem() is None
         monkeypatch.setenv(products.PRECISION.name, "fast")
         assert products.problem() == (
-            "MGB_TRITON_PRECISION='fast' is none of ieee, tf32; unset MGB_TRITON_PRECISION"
+            "MGB_TRITON_PRECISION='fast' is not one of ieee, tf32; unset MGB_TRITON_PRECISION"
         )
         monkeypatch.delenv(products.PRECISION.name)
         monkeypatch.setenv(products.USE.name, "yes")

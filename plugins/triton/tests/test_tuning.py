@@ -113,7 +113,7 @@ def test_tuning_result_is_cached_per_size(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_measuring_preserves_overwritten_inputs() -> None:
-    """What is tried writes elsewhere: a call in place runs once."""
+    """Trial runs write elsewhere: a call in place runs once."""
     x = X.copy()
     graph = traced(lambda x: x * 2 + 1, x)
     kernel = OnInterpreter(Timed()).compile(graph)

@@ -17,7 +17,7 @@ from triton_helpers import BENCH
 
 
 def usage(text: str, architecture: int) -> list[compiler.Usage]:
-    """What the kernel of a text takes."""
+    """Return the resources that the kernel of a text takes."""
     return [compiler.usage(text, architecture)]
 
 

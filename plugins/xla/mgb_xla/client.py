@@ -103,7 +103,7 @@ def one() -> Any:
 def settings() -> Iterator[None]:
     """A context in which this thread has the settings that programs are compiled and called with.
 
-    Without them JAX drops 64-bit dtypes, runs op by op, refuses what is no array of its own, or raises at a
+    Without them JAX drops 64-bit dtypes, runs op by op, rejects arrays that are not its own, or raises at a
     NaN when the memory of parameters has been given away.
     """
     jax = load_jax()
@@ -119,10 +119,10 @@ def settings() -> Iterator[None]:
 
 @cache
 def calling() -> Callable[[bool], AbstractContextManager[Any]]:
-    """What gives the context of a call: as `settings`, and no more of them than the call needs.
+    """Return a function that makes the context of a call: as `settings`, with only those that the call needs.
 
-    Entering all of them takes longer than a small call. It is told whether JAX has to make arrays of its own
-    of arguments of 64 bits, and raises a `ForkedProcessError`.
+    Entering all of them takes longer than a small call. The function's argument says whether JAX has to make
+    arrays of its own of arguments of 64 bits; it raises a `ForkedProcessError`.
     """
     jax = load_jax()
     config, enable_x64 = jax.config, jax.enable_x64

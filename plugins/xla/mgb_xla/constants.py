@@ -1,4 +1,4 @@
-"""What XLA must not know to be constant, or to be a product.
+"""Constants and products that are hidden from XLA's rewrites.
 
 XLA rewrites floats as if they were real numbers: ``a + (c + d)`` for ``(a + c) + d``, ``a * (c * d)`` for
 ``(a * c) * d``; LLVM makes ``b - a * b`` of ``(1 - a) * b``, and one rounding of the two of ``a * b + c``, so
@@ -67,7 +67,7 @@ def _is_unit(node: Node) -> bool:
 
 
 def _moved(node: Node) -> set[Node]:
-    """What the elements of `node` are but for signs and layout; joined arrays are several."""
+    """Return the nodes with the elements of `node`, signs and layout apart; joined arrays are several."""
     found, waiting, seen = set(), [node], {node}
     while waiting:
         here = waiting.pop()

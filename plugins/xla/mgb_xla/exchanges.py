@@ -1,4 +1,4 @@
-"""What the devices of a mesh exchange; each finds its rank as the index along the axis of the mesh."""
+"""Exchanges between the devices of a mesh; each finds its rank as the index along the axis of the mesh."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MACHINE_CODE = b"\x7fELF"
 
 @dataclass(frozen=True)
 class Unit:
-    """What a kernel keeps: its program, the executable, and the bytes that it was loaded from."""
+    """The state of a kernel: its program, the executable, and the bytes that it was loaded from."""
 
     program: Program
     compiled: Any = field(repr=False)

@@ -38,7 +38,7 @@ class Program:
 
     @cached_property
     def results(self) -> tuple[Node, ...]:
-        """What it returns, each value once; an input is never returned, for JAX would not copy it."""
+        """Return the results, each value once; never an input, because JAX would not copy it."""
         given = frozenset(self.graph.inputs)
         first = [self.graph.outputs[output] for output, _ in self.replaces]
         return tuple(n for n in dict.fromkeys((*first, *self.graph.outputs)) if n not in given)

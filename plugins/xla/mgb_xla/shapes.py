@@ -1,4 +1,4 @@
-"""What every word needs: operands of one shape, and constants of a dtype."""
+"""Helpers that every op needs: operands of one shape, and constants of a dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an executable depends on beside its graph: this package, JAX and XLA, the processor."""
+"""The target of an executable, which it depends on beside its graph: packages and the processor."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def flushed(x: np.ndarray) -> np.ndarray:
 
 
 def exactly(name: str, x: np.ndarray) -> np.ndarray:
-    """What a function of real numbers is, in float64; NaN where it is none."""
+    """Compute a function of real numbers in float64; NaN where it is undefined."""
     function, ufunc = FUNCTIONS[name]
 
     def one(value: float) -> float:

@@ -1,4 +1,4 @@
-"""What the tests here share: a program compiled for XLA, and the same run eagerly."""
+"""Shared helpers of the tests: a program compiled for XLA, and the same run eagerly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def program(
 
 
 def eagerly(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
-    """What the ops' own rules make of `arrays`."""
+    """Compute the results for `arrays` by the ops' own rules."""
     out = function(*(Tensor(a, dtype=a.dtype) for a in arrays))
     return [o.numpy() for o in (out if isinstance(out, (list, tuple)) else [out])]
 
@@ -36,7 +36,7 @@ def whole(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0, most: 
 
 
 def new_process(script: str, cache: Path, **environment: str) -> str:
-    """What a new process prints that runs `script`, with the folder `cache` and these variables."""
+    """Run `script` in a new process with the folder `cache` and these variables; return its output."""
     head = "import warnings, numpy as np\nfrom xla_helpers import program\n"
     done = subprocess.run(
         [sys.executable, "-c", head + textwrap.dedent(script)],

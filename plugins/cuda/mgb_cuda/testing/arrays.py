@@ -8,7 +8,7 @@ import numpy as np
 
 
 class HostArrays:
-    """What a `Device` is asked about arrays."""
+    """The methods of a `Device` that concern arrays, for arrays of the host."""
 
     def address(self, array: Any) -> int:
         return int(array.__array_interface__["data"][0])

@@ -94,7 +94,7 @@ class SeveralGpus(Suite):
 
 
 class Described(Suite):
-    """What a backend says of itself.
+    """Tests of the description of a backend.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class OnDevice(Generated):
 
 @dataclass(frozen=True)
 class Bench:
-    """What the shared tests must know of a backend.
+    """The description of a backend for the shared tests.
 
     Attributes
     ----------

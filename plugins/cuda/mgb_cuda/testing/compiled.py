@@ -106,7 +106,7 @@ class Compiled(Suite):
     """Compiling, and holding what each kernel takes against a budget."""
 
     def usage(self, text: str, architecture: int) -> Sequence[Any]:
-        """What the kernels of a text take, by the report of the assembler."""
+        """Return the resources that the kernels of a text take, by the report of the assembler."""
         raise NotImplementedError
 
     def paper(self, architecture: int = 90) -> OnPaper:
@@ -129,7 +129,7 @@ class Compiled(Suite):
 
 
 class Budgets(Compiled):
-    """What kernels of large arrays take.
+    """Tests of the resources that kernels of large arrays take.
 
     Attributes
     ----------
@@ -250,12 +250,12 @@ def dozens(dtype: str) -> dict[Any, list[str]]:
 
 
 class Refusals(Suite):
-    """What becomes of a text that the compiler does not take.
+    """Tests of a text that the compiler rejects.
 
     Attributes
     ----------
     refused : str
-        A text with a word ``nonsense`` that means nothing.
+        A text with an undefined word ``nonsense``.
     """
 
     refused: ClassVar[str]

@@ -1,6 +1,6 @@
-"""What to do in the first hour with a GPU, in order; it stops at the first thing that is wrong.
+"""The steps of the first hour with a GPU, in order; it stops at the first failure.
 
-``python -m mgb_cuda.testing.first_hour --out first-hour`` leaves a folder with what each step has said. With
+``python -m mgb_cuda.testing.first_hour --out first-hour`` leaves a folder with the output of each step. With
 ``--rehearse`` it runs on a driver that only takes notes; steps that need results say that they are left out.
 """
 
@@ -153,7 +153,7 @@ def run(steps: Sequence[Step], out: Path, rehearse: bool) -> int:
 def _done(
     step: Step, out: Path, small: Path, rehearse: bool, environment: dict[str, str]
 ) -> tuple[str, bool]:
-    """What came of a step, and whether the next may follow."""
+    """Run a step; return its outcome, and whether the next may follow."""
     command = step.rehearsal if rehearse else step.command
     if step.needs and shutil.which(step.needs) is None:
         return f"left out: {step.needs} is not installed", True

@@ -41,12 +41,12 @@ class Forks:
             raise
 
     def run(self, script: str, **variables: str) -> str:
-        """What `script` prints, with these variables in its environment.
+        """Run `script` with these variables in its environment and return its output.
 
         Raises
         ------
         AssertionError
-            It has failed; the text is what it wrote about that.
+            The script failed; the message is its error output.
         """
         return self._ask(script, variables)
 

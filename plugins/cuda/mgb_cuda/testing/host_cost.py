@@ -1,4 +1,4 @@
-"""What a call costs the host: Python and the calls of the driver, for kernels alone and as a graph.
+"""The cost of a call on the host: Python and the calls of the driver, for kernels alone and as a graph.
 
 ``python -m mgb_cuda.testing.host_cost`` on a GPU; with ``--stub`` on a driver that does nothing: what is left
 is ours. Ways take turns, and one of them is a call of the driver for a launch that is prepared.

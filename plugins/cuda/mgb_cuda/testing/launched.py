@@ -91,12 +91,12 @@ class Launched(Suite):
         return IMPORTS.replace("FOLDER", repr(str(helpers.parent))).replace("MODULE", helpers.stem)
 
     def run(self, folder: Path, script: str, **variables: str) -> Any:
-        """What `script` prints after `IMPORTS` and `SETUP`."""
+        """Run `script` after `IMPORTS` and `SETUP` and return its output."""
         return forked(folder, self.imports + self.prepared, SETUP + script, **variables)
 
 
 class Launches(Launched):
-    """What reaches the driver.
+    """Tests of the calls that reach the driver.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ print(json.dumps([m for m in ("torch", "cupy", "triton") if m in sys.modules]))
 
 
 class LaunchErrors(Launched):
-    """What a user is told.
+    """Tests of the errors of a launch.
 
     Attributes
     ----------

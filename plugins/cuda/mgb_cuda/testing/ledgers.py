@@ -1,4 +1,4 @@
-"""What kernels cost for each element, held against budgets: read from machine code, on no GPU."""
+"""The cost of kernels for each element, compared with budgets: read from machine code, without a GPU."""
 
 from __future__ import annotations
 

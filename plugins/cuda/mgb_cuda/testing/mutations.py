@@ -137,7 +137,7 @@ class Mutations(Suite):
         return found
 
     def faults(self, program: str, device: Any) -> Iterator[str]:
-        """What is wrong with the results, in either order of what may run in any."""
+        """Yield the faults of the results, for both orders of threads that may run in any."""
         graph, x, wants = self.truth(program)
         driver = Driver(self.bench.here(device))
         for device.reverse in (False, True):
@@ -149,7 +149,7 @@ class Mutations(Suite):
                 yield from filter(None, (problem(g, w) for g, w in zip(found, wants, strict=True)))
 
     def texts(self, program: str) -> list[str]:
-        """What is compiled for it, from where mutations are made."""
+        """Return the texts that are compiled for it; mutations are made of these."""
         if program not in self._texts:
             device = self.device(program)
             list(self.faults(program, device))

@@ -1,4 +1,4 @@
-"""What the shared tests compute, and the truth about it."""
+"""The programs of the shared tests, and their exact results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def log_sum(x: Any, axis: Axes = (1,)) -> Any:
 
 
 def wanted(function: Any, x: Array, axis: Axes) -> Array:
-    """What `total`, `softmax` or `normalise` is of `x`, in float64."""
+    """Compute `total`, `softmax` or `normalise` of `x` in float64."""
     x = x.astype(np.float64)
     if function is total:
         return x.sum(axis=axis, keepdims=True)

@@ -101,7 +101,7 @@ static void aligned(const void *at, size_t bytes) {
                  bytes, (size_t)at % bytes, bytes, thread_index.x, block_index.x, block_index.y);
 }
 static void whole_warp(unsigned mask) {
-    if (mask != 0xffffffffu) snprintf(fault, sizeof fault, "a shuffle with the mask %#x, which is no whole warp", mask);
+    if (mask != 0xffffffffu) snprintf(fault, sizeof fault, "a shuffle with the mask %#x, which is not a whole warp", mask);
 }
 
 static bool fail(const char *what, int some, int all) {

@@ -33,7 +33,7 @@ def build(folder: Path) -> Path:
 
 
 def run(folder: Path, script: str, *arguments: str, **variables: str) -> str:
-    """What `script` prints in a Python process whose CUDA driver is the stub in `folder`."""
+    """Run `script` in a Python process whose CUDA driver is the stub in `folder` and return its output."""
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder)} | variables
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
@@ -57,7 +57,7 @@ class _Launch(ctypes.Structure):
 
 
 class Notes:
-    """What the stub that this process runs on was asked to do."""
+    """The calls that the stub of this process has received."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")

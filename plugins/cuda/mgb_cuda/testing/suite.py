@@ -9,7 +9,7 @@ from .bench import Bench
 
 
 class Suite:
-    """What all of them are.
+    """The base of all shared tests.
 
     Attributes
     ----------

@@ -63,7 +63,7 @@ class Variants(Suite):
         return found, plan.choice.variant
 
     def check_variant(self, variant: Any) -> None:
-        """What holds of every variant."""
+        """Check the invariants of every variant."""
 
 
 class Geometries(Variants):

@@ -1,4 +1,4 @@
-"""What hardly occurs is computed where it does: the operands of ``unlikely`` that nothing else needs."""
+"""Branches around rare work: the operands of ``unlikely`` that nothing else needs."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ Carried = tuple[str, Type]
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """What one turn of an innermost loop works on.
+    """The elements of one iteration of an innermost loop.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Builder(ABC):
 
     @contextmanager
     def heading(self) -> Iterator[None]:
-        """What is written goes to the head of the function."""
+        """Emit the lines of this context at the head of the function."""
         lines, depth = self.lines, self.depth
         self.lines, self.depth = self.heads, 1
         yield
@@ -165,7 +165,7 @@ class Builder(ABC):
 
     @abstractmethod
     def load(self, view: str, i: str, type_: Type, mask: str = "", name: str = "") -> str:
-        """What is in memory from element `i` on; 0 in lanes that `mask` leaves out."""
+        """Load the memory from element `i` on; 0 in lanes that `mask` leaves out."""
 
     @abstractmethod
     def store(self, value: str, view: str, i: str, type_: Type, mask: str = "") -> None:
@@ -173,7 +173,7 @@ class Builder(ABC):
 
     @abstractmethod
     def gather(self, addresses: str, type_: Type, mask: str) -> str:
-        """What is in memory at each of the addresses, words; 0 in lanes that `mask` leaves out."""
+        """Load the memory at each of the addresses, words; 0 in lanes that `mask` leaves out."""
 
     @abstractmethod
     def call(self, function: str, *operands: str) -> None:
@@ -181,7 +181,7 @@ class Builder(ABC):
 
     @abstractmethod
     def fence(self) -> None:
-        """What was stored before, past the caches too, is seen before what is stored after."""
+        """Make earlier stores, also those past the caches, visible before later ones."""
 
     # structure
 

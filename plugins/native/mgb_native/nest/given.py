@@ -1,4 +1,4 @@
-"""What a call gives a kernel: words of arrays, of the plan and of the span, each read once at its head."""
+"""The arguments of a kernel: words of arrays, of the plan and of the span, each read once at its head."""
 
 from __future__ import annotations
 

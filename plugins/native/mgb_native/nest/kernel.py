@@ -215,20 +215,20 @@ class Nest(Reaching):
         width: str,
         partials: dict[Node, Access] | None = None,
     ) -> tuple[Units, Lanes]:
-        """What writes the units of a pass, and the lanes that it folds in."""
+        """Return the emitter of the units of a pass, and the lanes that it reduces in."""
         at_once = self.width((*part.reads, *part.computes, *part.folds, *part.totals), bool(part.folds))
         if self.scans_of(part) and not self.frame.columns:
             at_once = Width(at_once.vector, at_once.vector)
         return Units(self, k, part, rows, width, partials or {}, at_once), Lanes(at_once.turn)
 
     def begin(self, part: Pass, lanes: Lanes) -> list[Carried]:
-        """What the folds of a pass begin with."""
+        """Return the initial values of the reductions of a pass."""
         kinds = [(f, Body(self, lanes)) for f in part.folds]
         kinds += [(f, Body(self, SCALAR)) for f in self.scans_of(part)]
         return [(nothing(body, f, held(f)), body.type(held(f))) for f, body in kinds]
 
     def folded(self, f: Node, vector: str, lanes: Lanes) -> str:
-        """What the lanes of a fold have together."""
+        """Combine the lanes of a reduction."""
         return across(Body(self, lanes), f, vector) if lanes.count else vector
 
     # row values

@@ -125,7 +125,7 @@ class Loops(Builder):
         return self.view(stored(dtype), address)
 
     def read(self, access: Access, i: str, lanes: Lanes = SCALAR) -> Value:
-        """What a loop reads at turn `i`."""
+        """Load the value that a loop reads at iteration `i`."""
         if not access.moves:
             i, lanes = self.index(0), SCALAR
         found = self.load(access.view, i, lanes.of(stored(access.dtype)), lanes.mask)
@@ -153,7 +153,7 @@ class Loops(Builder):
         return Value(self.first(value.name, Lanes(value.lanes).of(element(dtype))))
 
     def value(self, node: Node, names: Names, lanes: Lanes) -> str:
-        """What `node` is, in so many lanes."""
+        """Return the value of `node` in so many lanes."""
         if node.op is CONST and node not in names:
             return Body(self, lanes).constant(scalar(node).astype(_exact(node)).item(), held(node))
         return self.spread_to(names[node], held(node), lanes)

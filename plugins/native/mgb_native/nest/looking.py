@@ -40,7 +40,7 @@ class Looking(Given):
         return 8 if scatters else super().bytes_of(node)
 
     def element_of_table(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
-        """What `node` looks up in turn `i`."""
+        """Load the element that `node` looks up at iteration `i`."""
         o, dtype = self.frame.look_up_of[node], node.spec.dtype.name
         body, words = Body(self, lanes), lanes.of("i64")
         place = self.offset(node, names, lanes)

@@ -136,7 +136,7 @@ class Reaching(Scanning):
             self.when(self.compare("ne", self.slot(wanted), self.index(0)), ask)
 
     def access(self, o: Operand, address: str) -> Access | None:
-        """How a loop reaches an operand at `address`; an ``iota`` is no memory."""
+        """Return a loop's access to an operand at `address`; None for an ``iota``, which is not in memory."""
         return None if o.is_iota else Access(self.reached(o.dtype, address), o.dtype, o.moves)
 
     def element(self, o: Operand, access: Access | None, address: str, i: str, lanes: Lanes) -> Value:

@@ -1,7 +1,7 @@
-"""What is folded up to each element: within a vector, from one to the next, and from chunk to chunk.
+"""Cumulative reductions: within a vector, from one vector to the next, and from chunk to chunk.
 
-A chunk is folded as if it were alone, and what came before it is folded in behind: so the bits are the same,
-whoever goes through the chunks. Where the lanes are columns, what is carried lies in memory.
+A chunk is reduced as if it were alone, and the total of the chunks before it is combined afterwards: so the
+bits do not depend on which thread runs which chunk. Where the lanes are columns, the carry is in memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Scanning(Looking):
                 super().compute([node], names, lanes, i)
 
     def scanned(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
-        """What `node` is in turn `i`; what it carries goes on."""
+        """Return the value of `node` at iteration `i` and update its carry."""
         body = Body(self, lanes)
         value = self.value(node.inputs[0], names, lanes)
         if self.frame.columns:
@@ -77,11 +77,11 @@ class Scanning(Looking):
     # from chunk to chunk
 
     def memory(self, prefix: str, node: Node) -> Access:
-        """What is carried of columns: "c" within a chunk, "b" from those before."""
+        """Return the memory of the carries of columns: "c" within a chunk, "b" from the chunks before."""
         return self.at_buffer(self.buffer_of(prefix, node))
 
     def begun(self, scans: Sequence[Node], chunk0: str, width: str) -> list[Carried]:
-        """What the chunks before the first of these have made."""
+        """Combine the totals of the chunks before the first of these."""
         if not scans:
             return []
         if self.frame.columns:
@@ -99,7 +99,7 @@ class Scanning(Looking):
         return list(zip(self.loop(self.index(0), chunk0, self.index(1), empty, turn), types, strict=True))
 
     def onwards(self, scans: Sequence[Node], own: Mapping[Node, str], width: str) -> list[str]:
-        """What the next chunk begins with."""
+        """Return the initial carries of the next chunk."""
         if not self.frame.columns:
             return [scan_step(Body(self, SCALAR), v, self.starts[v], own[v]) for v in scans]
         self.join_columns(scans, lambda v: self.memory("c", v), width)
@@ -136,7 +136,7 @@ class Scanning(Looking):
             self.over(width, self.width(totals), [], turn)
 
     def of_chunk(self, node: Node, chunk: str) -> Access:
-        """What a chunk has for each column."""
+        """Return the memory of a chunk's totals, one for each column."""
         b = self.buffer_of("p", node)
         passed = self.mul(self.mul(chunk, self.slot("piece")), self.index(b.itemsize))
         return self.at_buffer(b, self.add(self.buffer(b), passed))

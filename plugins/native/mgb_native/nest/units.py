@@ -168,7 +168,7 @@ class Units:
         return nest.over(count, self.lanes, carried, turn)
 
     def fixed(self, at: Bases) -> Names:
-        """What is the same in every turn. LLVM cannot know: an output might lie where it is read from."""
+        """Load the loop-invariant values. LLVM cannot hoist them: an output might alias an operand."""
         nest, names = self.nest, dict(self.nest.row_names)
         for v in self.part.reads:
             o = self.frame.source_of[v]

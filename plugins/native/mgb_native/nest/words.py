@@ -97,7 +97,7 @@ def _mulhi(body: Body, node: Node, a: str, b: str) -> str:
 
 
 def _remainder(body: Body, a: str, b: str, dtype: str) -> str:
-    """C's ``fmod``. It would be a call for each lane: of float32 it is spelt out."""
+    """C's ``fmod``. It would be a call for each lane: the one of float32 is expanded inline."""
     if dtype != "float32" or not body.lanes.count:
         return body.op("frem", (a, b), body.type(dtype))
     double = body.type("float64")
@@ -214,5 +214,5 @@ def across(body: Body, fold: Node, vector: str) -> str:
 
 
 def nothing(body: Body, fold: Node, dtype: str) -> str:
-    """What a reduction of nothing is."""
+    """Emit the value of an empty reduction."""
     return body.constant(np.float64(identity(fold)) if is_float(dtype) else identity(fold), dtype)

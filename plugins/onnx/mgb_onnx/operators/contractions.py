@@ -83,7 +83,7 @@ def borders(
     auto_pad: str,
     pads: Sequence[int] | None,
 ) -> Borders:
-    """What to add before and after each axis, as `auto_pad` or `pads` say; `reach` is a window's length."""
+    """Return the padding before and after each axis by `auto_pad` or `pads`; `reach`: length of a window."""
     n = len(size)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         total = [max((-(-d // s) - 1) * s + r - d, 0) for d, r, s in zip(size, reach, strides)]

@@ -139,7 +139,7 @@ def mean_variance_normalization(x: Tensor, *, axes: Sequence[int] = (0, 2, 3)) -
 
 @operator("LpNormalization")
 def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
-    """What has the norm 0 stays 0."""
+    """Divide `x` by its norm along `axis`; where the norm is 0 the result is 0."""
     axes = normalize_axis("LpNormalization", axis, x.ndim)
     if p not in (1, 2):
         raise ShapeError(f"LpNormalization: p is 1 or 2, got {p}")

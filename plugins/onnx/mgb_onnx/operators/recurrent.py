@@ -29,7 +29,7 @@ Step = Callable[[Tensor, State], State]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What the three kinds of layers have in common.
+    """The common part of the three kinds of layers.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ from .table import operator
 
 
 def _pixels(x: Tensor, places: Sequence[Tensor], padding: str) -> Tensor:
-    """What images (N, C, ...) hold at whole `places`, one Tensor (N, ...) for each axis: (N, C, ...)."""
+    """Gather pixels of images (N, C, ...) at whole `places`, one Tensor (N, ...) per axis: (N, C, ...)."""
     inside: Tensor | None = None
     indices = []
     for place, length in zip(places, x.shape[2:]):

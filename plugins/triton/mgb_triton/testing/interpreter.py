@@ -163,7 +163,7 @@ def patched(function: Callable[..., None]) -> Iterator[tuple[Any, Callable[[str,
         return _tensor(tl, handle, data if keep_dims else data.squeeze(axis), dtype)
 
     def masked_load(ptrs: Any, mask: Any, other: Any, policy: Any, volatile: bool) -> Any:
-        """What is not loaded has a value that shows."""
+        """Load with a recognizable value in masked elements."""
         if other is None:
             kind = interpreter._get_np_dtype(ptrs.get_element_ty())
             size = int(np.prod(ptrs.data.shape)) * kind.itemsize
