@@ -40,7 +40,7 @@ class DeviceError(MgbError, ValueError):
 
 
 class MapLocationError(DeviceError, TypeError):
-    """A ``map_location`` of `load` that is no device, dict or function of names, or gives something else."""
+    """A ``map_location`` of `load` that is not a device, dict or function of names, or returns another value."""
 
 
 class DeviceMismatchError(DeviceError):
@@ -246,11 +246,11 @@ class UnknownFormatError(FileFormatError):
 
 
 class FormatMissingError(MgbError, ImportError):
-    """What reads and writes files of this format is not installed; the message has the command."""
+    """The package for files of this format is not installed; the message has the command."""
 
 
 class FormatImportError(MgbError, ImportError):
-    """What reads and writes files of a format cannot be imported, or is there twice."""
+    """The package that reads and writes files of a format cannot be imported, or is installed twice."""
 
 
 class DumpError(MgbError):
@@ -262,7 +262,7 @@ class DumpUnsupportedError(DumpError, NotImplementedError):
 
 
 class DumpStateError(DumpError, ValueError):
-    """What was traced cannot be written: nothing was, nothing was returned, or it was not captured whole."""
+    """A trace cannot be written: nothing was traced or returned, or it was not captured whole."""
 
 
 class DumpOutputError(DumpError, TypeError):

@@ -74,7 +74,7 @@ _log = logging.getLogger("mgb.backend")
 
 
 class Hooks:
-    """What a plugin may implement; it may take fewer arguments than are given here.
+    """The hooks that a plugin may implement; they may take fewer arguments than are given here.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def known_ops() -> Mapping[str, Op]:
     Raises
     ------
     BackendAnswerError, BackendConflictError
-        A plugin gives what is no op, or another op of a name that is taken.
+        A plugin returns something else than ops, or another op of a name that is taken.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def load_plugin(point: EntryPoint) -> object:
 
 
 def ask(plugin: object, hook: str, name: str) -> object:
-    """What `plugin` itself answers to `name`; no other plugin can answer in its place or get in its way."""
+    """Call a hook of `plugin` alone with `name`; other plugins can neither answer nor interfere."""
     others = [p for _, p in manager.list_name_plugin() if p is not plugin]
     return manager.subset_hook_caller(hook, others)(name=name)
 
@@ -298,7 +298,7 @@ def _of(name: str) -> str:
 
 
 def _failure(name: str, what: str, error: Exception) -> BackendError:
-    """What is raised when a backend cannot be imported or made because of `error`."""
+    """Return the error to raise when a backend cannot be imported or made because of `error`."""
     if isinstance(error, BackendTraitsError):
         return BackendTraitsError(f"{_of(name)}: {error}")
     return BackendImportError(
@@ -344,7 +344,7 @@ def _check_version(name: str, backend: Backend) -> None:
 
 
 def _check_words(name: str, vocabulary: frozenset[str], ops: Mapping[str, Op]) -> None:
-    """Refuse words that are no ops: what they were meant for would run op by op, and nobody would know."""
+    """Reject unknown ops in a vocabulary: the intended ops would run one by one, unnoticed."""
     for word in sorted(vocabulary - ops.keys() - {op.name for op in ALWAYS}):
         raise BackendTraitsError(f"{_of(name)}: Traits.vocabulary has {word!r}{nearest(word, ops)}")
 

@@ -90,7 +90,7 @@ class Channel(ABC):
 
 
 class Communicator(ABC):
-    """What carries arrays between the processes of a job.
+    """The transport of arrays between the processes of a job.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Communicator(ABC):
         return None
 
     def command(self, number: int, program: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-        """What starts a job on this machine; asked of a process that is in none.
+        """Return the command that starts a job on this machine; called by a process outside of any job.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def notes(self) -> list[tuple[int, bytes]]:
-        """What has come since, with who wrote it; never blocks."""
+        """Return the notes that have arrived since the last call, with their senders; never blocks."""
 
     @abstractmethod
     def abort(self, code: int) -> None:
@@ -222,7 +222,7 @@ def _loaded(name: str, point: EntryPoint, joins: bool) -> Communicator:
     try:
         found, problem = point.load(), None
         if not isinstance(found, Communicator):
-            problem = f"{point.value} is no Communicator"
+            problem = f"{point.value} is not a Communicator"
         elif joins:
             problem = found.probe()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Which format a file of a model has, and the plugin that reads and writes it.
+"""The format of a model file, and the plugin that reads and writes it.
 
 A distribution announces a plugin for each format in the entry-point group ``mgb.formats``, by the ending of
 its files. A file is of the format that its ending says, else of the first one that recognizes its bytes.

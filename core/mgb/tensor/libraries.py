@@ -55,7 +55,7 @@ Implementation = Callable[..., Array | None]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What an implementation may rely on in an operand.
+    """The properties of an operand that an implementation may rely on.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Rule:
         return self.rule(*arrays, **params) if out is None else out
 
     def by_library(self, *arrays: Any, **params: Any) -> Any:
-        """What a library gives for these operands; None where none takes them."""
+        """Return the result of a library for these operands; None if no library takes them."""
         found = self._of(arrays, params)
         return None if isinstance(found, _Fallback) else found(*arrays)
 
@@ -206,7 +206,7 @@ class Rule:
         return self._keep(key, offer, params)
 
     def _offer(self, layouts: Sequence[Layout], params: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """What the first library that takes the operands offers."""
+        """Return the implementation of the first library that takes the operands, or None."""
         output = self.infer(*(Spec(o.shape, o.dtype) for o in layouts), **params)
         with forking.undivided("a library of ops"):
             able = (library for library in _chosen() if self.op in library.ops)
