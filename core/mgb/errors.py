@@ -40,7 +40,7 @@ class DeviceError(MgbError, ValueError):
 
 
 class MapLocationError(DeviceError, TypeError):
-    """A ``map_location`` of `load` that is not a device, dict or function of names, or returns another value."""
+    """A ``map_location`` of `load` that is not a device, dict or function, or returns another value."""
 
 
 class DeviceMismatchError(DeviceError):
