@@ -94,7 +94,7 @@ def test_backend_with_valid_return_values_works(monkeypatch):
     assert trace(lambda x: x * 2.0 + 1.0, symbolic=True, backend="stranger")(tensor([3.0])).item() == 7
 
 
-def test_missing_memory_is_no_wrong_answer(distribution):  # noqa: F811
+def test_memory_error_of_a_backend_is_not_wrapped(distribution):  # noqa: F811
     distribution("sound")
 
     def probe():

@@ -320,7 +320,7 @@ def test_unloadable_cache_entry_is_replaced(fold: Fold) -> None:
     assert cache.load("fold", key) == str(lowered).encode()
 
 
-def test_missing_memory_is_no_failure_of_the_compiler(fold: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_error_of_a_compiler_is_not_wrapped(fold: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
     def compile(_: Any) -> Any:
         raise MemoryError
 
