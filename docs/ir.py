@@ -58,7 +58,7 @@ A backend says in `Traits.api_version` for which version of this page and of `mg
 * What an op means never changes. Another meaning is another op. What a text leaves to choice may be narrowed only in a new version.
 * Whatever would break a backend that keeps to this page makes a new version, and only a release that changes the first or second
   number of mgb's own version may do so. Backends of the version before load for a year at least after that, with a line in the log
-  of `mgb.backends`; then they are refused with `BackendVersionError`, which names the command that mends it.
+  of `mgb.backends`; then they are refused with `BackendUnavailableError`, which names the command that mends it.
 
 ## What a kernel is given
 

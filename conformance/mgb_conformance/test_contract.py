@@ -31,7 +31,7 @@ for module in (backends, backend, plugins):
 try:
     plugins.import_backend(sys.argv[1])
     print("accepted")
-except errors.BackendVersionError:
+except errors.BackendUnavailableError:
     print("refused")
 except (errors.UnknownBackendError, errors.BackendNotInstalledError):
     print("not found")

@@ -1,14 +1,24 @@
-"""One class for each mistake a user or a backend author can make."""
+"""One class for each kind of mistake that a user or a backend author can make."""
 
 from __future__ import annotations
 
+import warnings
 from pickle import PicklingError
+from typing import TYPE_CHECKING
 
 from numpy.linalg import LinAlgError as _LinAlgError
 
 
 class MgbError(Exception):
     """The root of every error that mgb raises on purpose."""
+
+
+class ArgumentError(MgbError, ValueError, TypeError):
+    """An argument or option that a function cannot take: its type or its value."""
+
+
+class UnsupportedError(MgbError, NotImplementedError):
+    """Something that a file format, a backend or a kind of trace cannot do; the message names it."""
 
 
 class ShapeError(MgbError, ValueError, RuntimeError):
@@ -19,16 +29,12 @@ class AxisError(ShapeError, IndexError):
     """An axis that an array does not have, or that stands twice."""
 
 
-class PlaceError(MgbError, IndexError, ValueError):
+class IndexOutOfRangeError(MgbError, IndexError, ValueError):
     """An index outside of the axis that it is for."""
 
 
 class LinAlgError(MgbError, _LinAlgError):
     """A matrix that has no inverse, no such factors, or for which a library found none."""
-
-
-class EquationError(MgbError, ValueError):
-    """An equation of `einsum` that does not belong to its operands."""
 
 
 class ConversionError(MgbError, TypeError):
@@ -37,10 +43,6 @@ class ConversionError(MgbError, TypeError):
 
 class DeviceError(MgbError, ValueError):
     """The root of what can be wrong with a device; by itself, a name that is none."""
-
-
-class MapLocationError(DeviceError, TypeError):
-    """A ``map_location`` of `load` that is not a device, dict or function, or returns another value."""
 
 
 class DeviceMismatchError(DeviceError):
@@ -75,32 +77,16 @@ class BackendImportError(BackendError, ImportError):
     """The backend's package is installed and fails to import."""
 
 
-class BackendConflictError(BackendError, RuntimeError):
-    """Two installed packages provide a backend of one name."""
-
-
 class BackendUnavailableError(BackendError, RuntimeError):
-    """The backend is installed and cannot run on this machine."""
+    """An installed backend cannot be used: not on this machine, another API version, two of one name."""
 
 
-class BackendVersionError(BackendError, RuntimeError):
-    """The backend was written for another version of the backend API."""
-
-
-class BackendTraitsError(BackendError, ValueError):
-    """A backend describes itself in words that mean nothing; the message has the field and the word."""
-
-
-class BackendAnswerError(BackendError, TypeError):
-    """A method of a backend failed, or gave something else than it has to; the message names both."""
+class BackendContractError(BackendError, TypeError, ValueError):
+    """A backend breaks the interface; the message names the trait or the method."""
 
 
 class CompileError(BackendError, RuntimeError):
     """A backend failed to compile a graph that its traits accept."""
-
-
-class LaunchGraphError(BackendError, NotImplementedError):
-    """A graph of launches was asked for, and nothing that runs the function makes one."""
 
 
 class ForkedProcessError(MgbError, RuntimeError):
@@ -111,11 +97,7 @@ class LibraryError(MgbError, RuntimeError):
     """A library that implements an op failed at it."""
 
 
-class AttachError(MgbError, AssertionError):
-    """Something that has no gradient was given to ``GradManager.attach``."""
-
-
-class TapeError(MgbError, RuntimeError):
+class TapeError(MgbError, RuntimeError, AssertionError):
     """A gradient tape was asked for something that its state does not allow."""
 
 
@@ -131,19 +113,11 @@ class LoopError(MgbError, ValueError):
     """A body of `scan`, `while_loop`, `cond` or `fori_loop` that a graph cannot hold."""
 
 
-class StateKeyError(MgbError, KeyError):
-    """A state dict and a module or an optimizer do not have the same entries."""
+class StateDictError(ShapeError, KeyError):
+    """A state dict does not fit a module or an optimizer: other keys, or other shapes."""
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-
-class StateMismatchError(StateKeyError, ShapeError):
-    """A state dict of PyTorch does not fit a module; the message has every key and shape."""
-
-
-class ParameterError(MgbError, ValueError):
-    """Parameters that an optimizer cannot take."""
 
 
 class SampleError(MgbError, RuntimeError):
@@ -151,55 +125,23 @@ class SampleError(MgbError, RuntimeError):
 
 
 class FileFormatError(MgbError, ValueError):
-    """A file that mgb did not write, or that is damaged."""
+    """A file that is damaged, breaks the rules of its format, or has no known format."""
 
 
-class GraphFileError(FileFormatError):
-    """An exported function that is truncated or damaged; the message names the place."""
-
-
-class GraphFileVersionError(GraphFileError):
-    """An exported function in a format that this version does not read."""
+class FileVersionError(FileFormatError):
+    """A file in a version of its format that is not read here."""
 
 
 class CompiledFileError(FileFormatError):
     """An exported function, which may hold machine code, was given to what reads data alone."""
 
 
-class ExportError(MgbError, ValueError):
-    """A function that cannot be exported as it is asked for."""
+class ExportError(MgbError, ValueError, TypeError):
+    """A function that cannot be written to a file as it is, or as it is asked for."""
 
 
-class ExportedInputError(MgbError, TypeError):
-    """Arguments that are not those of an exported function."""
-
-
-class ExportedRunError(MgbError, RuntimeError):
-    """An exported function fails in an op that its own file says is right."""
-
-
-class ExportedTargetError(BackendError, RuntimeError):
-    """The code in an exported function cannot run here, and no backend that is here can compile it again."""
-
-
-class ModelFileError(FileFormatError):
-    """A model that is truncated, damaged, or breaks its format's own rules; the message names the place."""
-
-
-class ModelVersionError(ModelFileError):
-    """A model in a version of its format, or of what `dump` adds to it, that is not read here."""
-
-
-class ModelUnsupportedError(MgbError, NotImplementedError):
-    """A model needs an operator or a type that mgb lacks; the message names the node."""
-
-
-class ModelNodeError(MgbError, ValueError):
-    """A node of a loaded model cannot be computed on the values that reached it."""
-
-
-class ModelInputError(MgbError, TypeError):
-    """Arguments that are not the inputs of a loaded model."""
+class LoadedFunctionError(MgbError, ValueError, RuntimeError):
+    """A loaded function or model fails at a node, on the values that reached it."""
 
 
 #: What each limit of `mgb.jit.LoadLimits` counts.
@@ -237,56 +179,8 @@ class LoadLimitError(MgbError, RuntimeError):
         )
 
 
-class InvalidLimitsError(MgbError, ValueError):
-    """Limits for loaded files that are no `mgb.jit.LoadLimits`, or in it no whole numbers above 0."""
-
-
-class UnknownFormatError(FileFormatError):
-    """A file of which neither the ending nor the bytes say that its format is one that is installed."""
-
-
-class FormatMissingError(MgbError, ImportError):
-    """The package for files of this format is not installed; the message has the command."""
-
-
 class FormatImportError(MgbError, ImportError):
-    """The package that reads and writes files of a format cannot be imported, or is installed twice."""
-
-
-class DumpError(MgbError):
-    """The root of what can be wrong with a call of `dump`."""
-
-
-class DumpUnsupportedError(DumpError, NotImplementedError):
-    """The format of the file cannot say what a traced function does."""
-
-
-class DumpStateError(DumpError, ValueError):
-    """A trace cannot be written: nothing was traced or returned, or it was not captured whole."""
-
-
-class DumpOutputError(DumpError, TypeError):
-    """A traced function returned something that a file cannot name: no Tensors in a flat list or dict."""
-
-
-class DumpNameError(DumpError, ValueError):
-    """Names for inputs or outputs in the wrong number, twice, or empty."""
-
-
-class DumpNameTypeError(DumpError, TypeError):
-    """Names for outputs that have names already."""
-
-
-class DumpOptionError(DumpError, ValueError):
-    """An option of `dump` that means nothing for the format of the file or on mgb's backends."""
-
-
-class DumpTrainingError(DumpError, RuntimeError):
-    """A function that trains was to be written: it changes tensors outside, which a file cannot."""
-
-
-class FileCaseError(MgbError, ValueError):
-    """Data to run a file with that cannot be read, or does not fit its inputs."""
+    """The package for files of a format is not installed, cannot be imported, or is installed twice."""
 
 
 class TraceError(MgbError, RuntimeError):
@@ -314,7 +208,7 @@ class TraceMismatchError(TraceError):
 
 
 class SymbolicReadError(TraceError, ValueError):
-    """The value of a tensor was wanted while ``trace(symbolic=True)`` was only recording."""
+    """The value of a tensor was wanted where a trace only records, or runs nothing that would compute it."""
 
 
 class ImpureBodyError(TraceError):
@@ -322,7 +216,7 @@ class ImpureBodyError(TraceError):
 
 
 class UnknownInputError(TraceError):
-    """A Tensor that a compiled function reads is neither an argument nor in one, or is gone since."""
+    """A Tensor that a compiled function reads is no argument, is gone since, or belongs to another trace."""
 
 
 class TraceOutputError(TraceError, TypeError):
@@ -330,15 +224,7 @@ class TraceOutputError(TraceError, TypeError):
 
 
 class TraceInputError(TraceError, TypeError):
-    """An argument that this kind of trace cannot take."""
-
-
-class ArgumentSpecError(TraceInputError):
-    """A text that does not say what an argument is, such as ``"f32[64,784]"``."""
-
-
-class MemoryConfigError(TraceError, ValueError):
-    """A trace was given both ways to save memory at once, or numbers for one that it cannot take."""
+    """An argument, or the text of one such as ``"f32[64,784]"``, that this kind of trace cannot take."""
 
 
 class MemoryBudgetError(MgbError, MemoryError):
@@ -361,52 +247,12 @@ class MemoryBudgetError(MgbError, MemoryError):
         )
 
 
-class RecordOnlyError(TraceError, ValueError):
-    """The value of a tensor was wanted that only a call which ran nothing would have computed."""
-
-
 class TracePicklingError(TraceError, PicklingError):
     """A traced function that is not found again by its name was to be pickled."""
 
 
-class PartialTapeError(TraceError, NotImplementedError):
-    """A `GradManager` does with a partially traced function what its two programs cannot follow."""
-
-
-class PartialReadError(TraceError, ValueError):
-    """The body of a partially traced function looks at values."""
-
-
-class CallerTapeError(TraceError, NotImplementedError):
-    """A `GradManager` of the caller wants the gradient of a call that is compiled whole."""
-
-
-class HeldConstantError(TraceError):
-    """The body gives a Tensor a new value that ``capture_as_const=True`` holds constant."""
-
-
-class ForeignTensorError(TraceError):
-    """A tensor that belongs to another, unfinished trace."""
-
-
-class ProfilingOffError(TraceError):
-    """The profile of a function was wanted that is not traced with ``profiling=True``."""
-
-
-class NothingProfiledError(TraceError):
-    """A profile was wanted before a compiled program of the function has run."""
-
-
 class VariableError(MgbError, ValueError):
-    """An environment variable holds something that it cannot take."""
-
-
-class DebugLevelError(VariableError):
-    """``MGB_DEBUG`` holds something else than a level from 0 to 4."""
-
-
-class CommandError(MgbError, ValueError):
-    """The command line names something that is not there, or leaves out what is needed."""
+    """An environment variable holds a value that it cannot have."""
 
 
 class CacheWarning(UserWarning):
@@ -433,8 +279,45 @@ class AutoInterruptedError(MgbError, RuntimeError):
     """The value of a Tensor was wanted whose computation was deferred, and had to be broken off."""
 
 
-class AutoInputError(MgbError, ValueError):
-    """An option that `mgb.jit.auto` cannot take."""
+#: Former names, which go with the next release.
+_FORMER = {
+    "ArgumentError": (
+        "AutoInputError CommandError DumpNameError DumpNameTypeError DumpOptionError "
+        "ExportedInputError InvalidLimitsError MapLocationError MemoryConfigError "
+        "ModelInputError ParameterError"
+    ),
+    "BackendContractError": "BackendAnswerError BackendTraitsError",
+    "BackendUnavailableError": "BackendConflictError BackendVersionError ExportedTargetError",
+    "ExportError": "DumpError DumpOutputError DumpStateError DumpTrainingError",
+    "FileFormatError": "FileCaseError GraphFileError ModelFileError UnknownFormatError",
+    "FileVersionError": "GraphFileVersionError ModelVersionError",
+    "FormatImportError": "FormatMissingError",
+    "IndexOutOfRangeError": "PlaceError",
+    "LoadedFunctionError": "ExportedRunError ModelNodeError",
+    "ShapeError": "EquationError",
+    "StateDictError": "StateKeyError StateMismatchError",
+    "SymbolicReadError": "PartialReadError RecordOnlyError",
+    "TapeError": "AttachError",
+    "TraceError": "HeldConstantError NothingProfiledError ProfilingOffError",
+    "TraceInputError": "ArgumentSpecError",
+    "UnknownInputError": "ForeignTensorError",
+    "UnsupportedError": (
+        "CallerTapeError DumpUnsupportedError LaunchGraphError ModelUnsupportedError PartialTapeError"
+    ),
+    "VariableError": "DebugLevelError",
+}
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[Exception]:
+        for now, former in _FORMER.items():
+            if name in former.split():
+                text = f"mgb.errors.{name} is {now} now; the former name goes with the next release"
+                warnings.warn(text, DeprecationWarning, stacklevel=2)
+                found: type[Exception] = globals()[now]
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

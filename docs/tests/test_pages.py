@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from mgb.errors import BackendNotInstalledError, DeviceUnavailableError, FormatMissingError
+from mgb.errors import BackendNotInstalledError, DeviceUnavailableError, FormatImportError
 
 ROOT = Path(__file__).parent.parent.parent
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
@@ -29,7 +29,7 @@ def test_code_block_of_a_page_runs(code: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)  # what a block writes stays there
     try:
         run(code, tmp_path / "block.py")
-    except (BackendNotInstalledError, DeviceUnavailableError, FormatMissingError) as error:
+    except (BackendNotInstalledError, DeviceUnavailableError, FormatImportError) as error:
         pytest.skip(str(error))
     except ModuleNotFoundError as error:
         if error.name != "jax":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from mgb.backends.plugins import GROUP, announced
-from mgb.errors import CommandError
+from mgb.errors import ArgumentError
 from mgb.executor import Options, Program
 from mgb.executor.resized import plain_graph
 from mgb.ir import Graph
@@ -94,7 +94,7 @@ def reduce_call(
 
     Raises
     ------
-    CommandError
+    ArgumentError
         There is something at `output`.
 
     Examples
@@ -105,7 +105,7 @@ def reduce_call(
     1
     """
     if output.exists():
-        raise CommandError(f"{output} is there, and nothing is overwritten: give --output another name")
+        raise ArgumentError(f"{output} is there, and nothing is overwritten: give --output another name")
     cases, options = recorded(function, inputs)
     options = with_backend(options, backend.lower())
     with Worker(options, script, seconds) as worker:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..autodiff import GradManager
-from ..errors import StateKeyError
+from ..errors import StateDictError
 from ..functional import broadcast_to
 from ..ops.elementwise import isfinite
 from ..ops.layout import reshape
@@ -172,12 +172,12 @@ class GradScaler(Holder):
 
         Raises
         ------
-        StateKeyError
+        StateDictError
             Something is missing.
         """
         missing = {"scale_factor", "tracker", *_OPTIONS} - state.keys()
         if missing:
-            raise StateKeyError(f"the loaded state of a GradScaler has no {', '.join(sorted(missing))}")
+            raise StateDictError(f"the loaded state of a GradScaler has no {', '.join(sorted(missing))}")
         self.scale_factor._reset(Tensor(state["scale_factor"], dtype="float32"))
         self._tracker._reset(Tensor(state["tracker"], dtype="int32"))
         for name in _OPTIONS:

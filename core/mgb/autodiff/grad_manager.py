@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Self
 
-from ..errors import AttachError, TapeError
+from ..errors import TapeError
 from ..ir import dtypes
 from ..ops.creation import ones_like
 from ..tensor import ACTIVE, Tensor, next_level
@@ -106,7 +106,7 @@ class GradManager(_Recorder, Holder):
 
         Raises
         ------
-        AttachError
+        TapeError
             Something is not a Tensor, or not of a float dtype.
         """
         added = [] if callbacks is None else [callbacks] if callable(callbacks) else list(callbacks)
@@ -344,9 +344,9 @@ def _checked(tensors: Any) -> list[Tensor]:
     listed = [tensors] if one else list(tensors)
     for tensor in listed:
         if not isinstance(tensor, Tensor):
-            raise AttachError(f"only a Tensor can be attached, got {type(tensor).__name__}")
+            raise TapeError(f"only a Tensor can be attached, got {type(tensor).__name__}")
         if tensor.dtype not in dtypes.INEXACT:
-            raise AttachError(f"a Tensor of {tensor.dtype} has no gradient: attach a cast of it")
+            raise TapeError(f"a Tensor of {tensor.dtype} has no gradient: attach a cast of it")
     return listed
 
 

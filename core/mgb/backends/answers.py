@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from types import NoneType
 from typing import Any
 
-from ..errors import BackendAnswerError, MgbError
+from ..errors import BackendContractError, MgbError
 from .backend import Backend, Kernel, Specialize
 
 
@@ -16,7 +16,7 @@ def answer(backend: Backend, method: str, kinds: Any, *args: Any) -> Any:
 
     Raises
     ------
-    BackendAnswerError
+    BackendContractError
         It is not, or the method raised something else than an error of mgb.
     """
     try:
@@ -24,7 +24,7 @@ def answer(backend: Backend, method: str, kinds: Any, *args: Any) -> Any:
     except (MgbError, MemoryError):
         raise
     except Exception as error:
-        raise BackendAnswerError(
+        raise BackendContractError(
             f"{method}() of backend {backend.name!r} failed: {type(error).__name__}: {error}"
         ) from error
     _check(given, kinds, f"{method}() of backend {backend.name!r} gave")
@@ -53,7 +53,7 @@ def check_kernel(
 
     Raises
     ------
-    BackendAnswerError
+    BackendContractError
         It is no `Kernel`, or says of itself what cannot be.
     """
     of = f"of backend {backend.name!r}"
@@ -63,7 +63,7 @@ def check_kernel(
     _check(kernel.atomic, bool, f"Kernel.atomic {of} is")
     if (kernel.results is not None) != backend.traits.hands_over:
         which = "without results" if backend.traits.hands_over else "with results"
-        raise BackendAnswerError(
+        raise BackendContractError(
             f"{method}() {of} gave a Kernel {which}, and Traits.hands_over is {backend.traits.hands_over}"
         )
     _check(kernel.results, (Callable, NoneType), f"Kernel.results {of} is")
@@ -72,7 +72,7 @@ def check_kernel(
     _check_pairs(kernel.replaces, f"Kernel.replaces {of}", ends[::-1])
     _check_pairs(kernel.hazards or (), f"Kernel.hazards {of}", ends)
     if replaces is not None and not set(kernel.replaces) <= set(replaces):
-        raise BackendAnswerError(f"Kernel.replaces {of} has pairs that were not offered: {kernel.replaces}")
+        raise BackendContractError(f"Kernel.replaces {of} has pairs that were not offered: {kernel.replaces}")
     found: Kernel = kernel
     return found
 
@@ -88,7 +88,7 @@ def _check(given: Any, kinds: Any, what: str) -> None:
             Callable: "a function",
         }
         wanted = " or ".join(names.get(kind, kind.__name__) for kind in allowed)
-        raise BackendAnswerError(f"{what} {reprlib.repr(given)}, where it has to be {wanted}")
+        raise BackendContractError(f"{what} {reprlib.repr(given)}, where it has to be {wanted}")
 
 
 def _check_pairs(pairs: Any, what: str, counts: tuple[int, int]) -> None:
@@ -97,6 +97,6 @@ def _check_pairs(pairs: Any, what: str, counts: tuple[int, int]) -> None:
     for pair in pairs:
         numbers = isinstance(pair, tuple) and len(pair) == 2 and all(type(n) is int for n in pair)
         if not numbers or not all(0 <= n < count for n, count in zip(pair, counts, strict=True)):
-            raise BackendAnswerError(
+            raise BackendContractError(
                 f"{what} has {pair!r}, no pair of places among {counts[0]} and {counts[1]}"
             )

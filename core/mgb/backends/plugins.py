@@ -25,14 +25,11 @@ from urllib.parse import unquote, urlsplit
 import pluggy
 
 from ..errors import (
-    BackendAnswerError,
-    BackendConflictError,
+    BackendContractError,
     BackendError,
     BackendImportError,
     BackendNotInstalledError,
-    BackendTraitsError,
     BackendUnavailableError,
-    BackendVersionError,
     NoBackendWarning,
     UnknownBackendError,
 )
@@ -153,14 +150,15 @@ def load_backend(name: str) -> Backend:
 
     Raises
     ------
-    UnknownBackendError, BackendNotInstalledError, BackendConflictError
-        There is no such package, or more than one.
-    BackendImportError, BackendVersionError
-        The package is broken, or of another time.
-    BackendTraitsError, BackendAnswerError
-        The backend describes itself in words that mean nothing, or its `probe` fails.
+    UnknownBackendError, BackendNotInstalledError
+        There is no such package.
+    BackendImportError
+        The package is broken.
+    BackendContractError
+        A field of the backend's traits is not valid, or its `probe` fails.
     BackendUnavailableError
-        It says that it cannot run here. Every message has the command that mends it.
+        It cannot run here, is of another version of the API, or two packages provide it. Every message has
+        the command that helps.
 
     Examples
     --------
@@ -211,7 +209,7 @@ def known_ops() -> Mapping[str, Op]:
 
     Raises
     ------
-    BackendAnswerError, BackendConflictError
+    BackendContractError, BackendUnavailableError
         A plugin returns something else than ops, or another op of a name that is taken.
 
     Examples
@@ -235,11 +233,11 @@ def known_ops() -> Mapping[str, Op]:
 def _register_ops() -> None:
     for op in (op for ops in manager.hook.mgb_ops() for op in ops):
         if not isinstance(op, Op):
-            raise BackendAnswerError(f"mgb_ops() of a plugin gave {op!r}, where it has to give ops")
+            raise BackendContractError(f"mgb_ops() of a plugin gave {op!r}, where it has to give ops")
         try:
             register_op(op)
         except ValueError as error:
-            raise BackendConflictError(f"mgb_ops() of a plugin: {error}") from error
+            raise BackendUnavailableError(f"mgb_ops() of a plugin: {error}") from error
 
 
 def _import_plugin(name: str, point: EntryPoint) -> object:
@@ -289,7 +287,7 @@ def _ask(name: str, plugin: object) -> Backend:
             "a dataclass has one with eq=False"
         )
     if not isinstance(traits, Traits):
-        raise BackendTraitsError(f"{_of(name)}: its attribute `traits` is {traits!r}, not a Traits")
+        raise BackendContractError(f"{_of(name)}: its attribute `traits` is {traits!r}, not a Traits")
     return backend
 
 
@@ -299,8 +297,8 @@ def _of(name: str) -> str:
 
 def _failure(name: str, what: str, error: Exception) -> BackendError:
     """Return the error to raise when a backend cannot be imported or made because of `error`."""
-    if isinstance(error, BackendTraitsError):
-        return BackendTraitsError(f"{_of(name)}: {error}")
+    if isinstance(error, BackendContractError):
+        return BackendContractError(f"{_of(name)}: {error}")
     return BackendImportError(
         f"{_of(name)} cannot be {what}: {type(error).__name__}: {error}; "
         f"try: pip install --force-reinstall {_source(name)}"
@@ -313,7 +311,7 @@ def _entry_point(name: str) -> EntryPoint:
         raise _not_found(name)
     if len(points) > 1:
         first, *others = sorted(points)
-        raise BackendConflictError(
+        raise BackendUnavailableError(
             f"backend {name!r} is provided by {' and by '.join((first, *others))}; "
             f"keep one: pip uninstall {' '.join(others)}"
         )
@@ -340,13 +338,15 @@ def _check_version(name: str, backend: Backend) -> None:
     elif wanted != API_VERSION:
         older = "mgb" if wanted > API_VERSION else _source(name)
         here = " to ".join(map(str, sorted({OLDEST_API_VERSION, API_VERSION})))
-        raise BackendVersionError(f"{written}, this mgb has version {here}: pip install --upgrade {older}")
+        raise BackendUnavailableError(
+            f"{written}, this mgb has version {here}: pip install --upgrade {older}"
+        )
 
 
 def _check_words(name: str, vocabulary: frozenset[str], ops: Mapping[str, Op]) -> None:
     """Reject unknown ops in a vocabulary: the intended ops would run one by one, unnoticed."""
     for word in sorted(vocabulary - ops.keys() - {op.name for op in ALWAYS}):
-        raise BackendTraitsError(f"{_of(name)}: Traits.vocabulary has {word!r}{nearest(word, ops)}")
+        raise BackendContractError(f"{_of(name)}: Traits.vocabulary has {word!r}{nearest(word, ops)}")
 
 
 @cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ..errors import BackendTraitsError
+from ..errors import BackendContractError
 from ..ir import Kind, dtypes
 
 #: The version of this API, and the oldest whose backends still load: docs/ir.md says what may change when.
@@ -149,7 +149,7 @@ class Traits:
 
     Raises
     ------
-    BackendTraitsError
+    BackendContractError
         A field has a value that means nothing; the message names both and what was likely meant. Of an
         `api_version` that does not load nothing is checked, for its words are not known here.
 
@@ -220,22 +220,24 @@ def _check_together(traits: Traits) -> None:
     """Refuse what the fields say together and no group could have."""
     for name in ("kinds", "dtypes", "devices"):
         if not getattr(traits, name):
-            raise BackendTraitsError(f"Traits.{name} is empty: the backend would be given nothing")
+            raise BackendContractError(f"Traits.{name} is empty: the backend would be given nothing")
     halves = sorted({d.name for d in dtypes.HALVES} & traits.dtypes)
     if halves and "float32" not in traits.dtypes:
-        raise BackendTraitsError(f"Traits.dtypes has {halves[0]!r} and no 'float32', in which it is computed")
+        raise BackendContractError(
+            f"Traits.dtypes has {halves[0]!r} and no 'float32', in which it is computed"
+        )
     if traits.products and not (Kind.CONTRACT in traits.kinds and "matmul" in traits.vocabulary):
-        raise BackendTraitsError("Traits.products needs Kind.CONTRACT in kinds and 'matmul' in vocabulary")
+        raise BackendContractError("Traits.products needs Kind.CONTRACT in kinds and 'matmul' in vocabulary")
     if not traits.products <= traits.dtypes:
         lacking = sorted(traits.products - traits.dtypes)[0]
-        raise BackendTraitsError(f"Traits.products has {lacking!r}, which Traits.dtypes has not")
+        raise BackendContractError(f"Traits.products has {lacking!r}, which Traits.dtypes has not")
 
 
 def _check_set(traits: Traits, name: str, kind: type, known: Collection[str] | None = None) -> None:
     given = getattr(traits, name)
     what = "Kind" if kind is Kind else "str"
     if isinstance(given, str | bytes) or not isinstance(given, Collection):
-        raise BackendTraitsError(f"Traits.{name} is {given!r}, not a collection of {what}")
+        raise BackendContractError(f"Traits.{name} is {given!r}, not a collection of {what}")
     for one in given:
         if not isinstance(one, kind):
             raise _refusal(name, one, _members(Kind) if kind is Kind else known or (), "has")
@@ -248,15 +250,15 @@ def _check_number(traits: Traits, name: str, least: int | None) -> None:
     given = getattr(traits, name)
     if type(given) is not int or (least is not None and given < least):
         bound = "" if least is None else f" of at least {least}"
-        raise BackendTraitsError(f"Traits.{name} is {given!r}, not an int{bound}")
+        raise BackendContractError(f"Traits.{name} is {given!r}, not an int{bound}")
 
 
 def _members(kind: type[Enum]) -> tuple[str, ...]:
     return tuple(map(str, kind))
 
 
-def _refusal(name: str, given: Any, known: Iterable[str], verb: str = "is") -> BackendTraitsError:
-    return BackendTraitsError(f"Traits.{name} {verb} {given!r}{nearest(given, known)}")
+def _refusal(name: str, given: Any, known: Iterable[str], verb: str = "is") -> BackendContractError:
+    return BackendContractError(f"Traits.{name} {verb} {given!r}{nearest(given, known)}")
 
 
 def nearest(given: Any, known: Iterable[str]) -> str:

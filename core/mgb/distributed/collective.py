@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConversionError, MeshError, ShapeError
+from ..errors import ArgumentError, ConversionError, MeshError, ShapeError
 from ..ir import Kind, Op, Spec, dtypes
 from ..ops.declare import declare
 from ..ops.layout import reshape
@@ -22,7 +22,6 @@ from ..runtime import memory
 from ..tensor import Tensor
 from ..tensor.apply import caller
 from .communicator import Collective
-from .errors import GroupError
 from .exchange import Exchange
 from .group import MESH
 from .world import world
@@ -54,7 +53,7 @@ def taken(x: Any, about: str) -> Any:
     on_cpu, devices = isinstance(x, np.ndarray | np.generic), world().communicator.devices
     if ("cpu" if on_cpu else "gpu") not in devices:
         which, other = ("CPU", "cpu0") if "cpu" in devices else ("GPU", "gpu0")
-        raise GroupError(
+        raise ArgumentError(
             f"{about}: this communicator takes arrays of the {which}; move them with .to({other!r})"
         )
     return np.asarray(x) if on_cpu else x

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime import config
-from .errors import CommunicatorConflictError, CommunicatorNotInstalledError, LaunchError
+from .errors import CommunicatorError, LaunchError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -179,8 +179,8 @@ def chosen(name: str | None = None, joins: bool = True) -> Communicator:
 
     Raises
     ------
-    CommunicatorNotInstalledError, CommunicatorConflictError
-        With the command that mends it.
+    CommunicatorError
+        None is installed, or several and none is named; the message has the command that helps.
     """
     wanted = (name or config.DISTRIBUTED_BACKEND.get()).lower()
     points = _points()
@@ -188,20 +188,18 @@ def chosen(name: str | None = None, joins: bool = True) -> Communicator:
     if wanted and wanted not in points:
         here = ", ".join(sorted(points)) or "none"
         message = f'communicator {wanted!r} is not installed ({here} is): pip install "mgb[{extra}]"'
-        raise CommunicatorNotInstalledError(message)
+        raise CommunicatorError(message)
     if not points:
-        raise CommunicatorNotInstalledError(f'no communicator is installed: pip install "mgb[{extra}]"')
+        raise CommunicatorError(f'no communicator is installed: pip install "mgb[{extra}]"')
     if not wanted:
         points = _without_extended(points, joins)
     if not wanted and len(points) > 1:
         listed = " or ".join(sorted(points))
-        raise CommunicatorConflictError(
-            f"several communicators: set {config.DISTRIBUTED_BACKEND.name} to {listed}"
-        )
+        raise CommunicatorError(f"several communicators: set {config.DISTRIBUTED_BACKEND.name} to {listed}")
     name = wanted or next(iter(points))
     if len(points[name]) > 1:
         sources = " and ".join(p.dist.name if p.dist is not None else p.value for p in points[name])
-        raise CommunicatorConflictError(f"communicator {name!r} is provided by {sources}: uninstall one")
+        raise CommunicatorError(f"communicator {name!r} is provided by {sources}: uninstall one")
     return _loaded(name, points[name][0], joins)
 
 
@@ -232,6 +230,6 @@ def _loaded(name: str, point: EntryPoint, joins: bool) -> Communicator:
         if not problem and version != API_VERSION:
             problem = f"it was written for version {version} of this API, this mgb has {API_VERSION}"
     if problem:
-        raise CommunicatorNotInstalledError(f"communicator {name!r} cannot run here: {problem}")
+        raise CommunicatorError(f"communicator {name!r} cannot run here: {problem}")
     assert isinstance(found, Communicator)
     return found

@@ -6,23 +6,11 @@ from ..errors import MgbError
 
 
 class DistributedError(MgbError, RuntimeError):
-    """The processes of a job cannot go on together."""
+    """The processes of a job cannot go on together, or there is no job: `init_process_group` starts one."""
 
 
-class NotDistributedError(DistributedError):
-    """A group was used before `init_process_group`."""
-
-
-class GroupError(DistributedError, ValueError):
-    """A group has ranks that there are not, or not this one."""
-
-
-class CommunicatorNotInstalledError(DistributedError, ImportError):
-    """No package brings the communicator that is wanted, or it cannot run here."""
-
-
-class CommunicatorConflictError(DistributedError):
-    """Several communicators could serve, and none is named."""
+class CommunicatorError(DistributedError, ImportError):
+    """The communicator is not installed or cannot run here, or several could serve and none is named."""
 
 
 class CollectiveMismatchError(DistributedError):

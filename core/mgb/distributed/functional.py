@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import ArgumentError
 from ..ops.creation import zeros
 from ..ops.declare import normalize_axis
 from ..tensor import ACTIVE, Tensor
 from . import collective, message
-from .errors import GroupError
 from .group import WORLD, Group, as_group, mesh_size
 
 __all__ = [
@@ -109,7 +109,7 @@ def all_to_all(
 def _check_messages() -> None:
     as_group(None)
     if mesh_size():
-        raise GroupError("the devices of a mesh run one program: none sends alone; take all_to_all")
+        raise ArgumentError("the devices of a mesh run one program: none sends alone; take all_to_all")
 
 
 def remote_send(inp: Tensor, dest_rank: int) -> Tensor:
@@ -145,7 +145,7 @@ def remote_recv(
 
     Raises
     ------
-    GroupError
+    ArgumentError
         A trace has to know what comes.
     CollectiveMismatchError
         Something else comes.
@@ -153,7 +153,7 @@ def remote_recv(
     _check_messages()
     if inp is None and shape is None:
         if ACTIVE.get() is not None:
-            raise GroupError("remote_recv: a trace has to know what comes: give inp, or shape and dtype")
+            raise ArgumentError("remote_recv: a trace has to know what comes: give inp, or shape and dtype")
         dtype, _, lengths = message.what_comes(src_rank).partition("[")
         like = zeros(tuple(int(n) for n in lengths.strip("]").split(",") if n), dtype)
         return _on(device, message.remote_recv(like, peer=src_rank, told=True))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import ArgumentError
 from ..runtime.device import set_default_device
 from ..tensor import ACTIVE
-from .errors import GroupError
 from .world import join, joined, world
 
 #: What the names of groups in ops begin with whose ranks are the devices of a mesh; then comes their number.
@@ -40,15 +40,15 @@ class Group:
     def __init__(self, proc_ranks: Sequence[int]) -> None:
         self._ranks = tuple(proc_ranks)
         if self._ranks and mesh_size():
-            raise GroupError(
+            raise ArgumentError(
                 f"a group of ranks {list(self._ranks)}: the devices of a mesh run one program, all of them"
             )
         if self._ranks:
             size, rank = world().size, world().rank
             if any(not 0 <= r < size for r in self._ranks) or len(set(self._ranks)) < len(self._ranks):
-                raise GroupError(f"a group of ranks {list(self._ranks)} in a job of {size}")
+                raise ArgumentError(f"a group of ranks {list(self._ranks)} in a job of {size}")
             if rank not in self._ranks:
-                raise GroupError(
+                raise ArgumentError(
                     f"rank {rank} makes a group of ranks {list(self._ranks)}, which it is not in"
                 )
 
@@ -159,7 +159,7 @@ def get_world_size() -> int:
 
 def _check_rank() -> None:
     if mesh_size():
-        raise GroupError(
+        raise ArgumentError(
             "the devices of a mesh run one program, in which none has a number: take the rows of each by "
             "dist.shard, and ask for the rank of this process outside of the function"
         )

@@ -19,14 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import ArgumentError
 from ..runtime import config
 from .communicator import Collective, Communicator, chosen
 from .errors import (
     CollectiveMismatchError,
     CollectiveTimeoutError,
     DistributedError,
-    GroupError,
-    NotDistributedError,
     RankFailedError,
 )
 from .exchange import Exchange, Line
@@ -83,7 +82,7 @@ class World:
         if key not in self.lines:
             ranks = tuple(map(int, key.split(",")))
             if self.rank not in ranks:
-                raise GroupError(f"rank {self.rank} is not in the group of ranks {key}")
+                raise ArgumentError(f"rank {self.rank} is not in the group of ranks {key}")
             others = [r for r in ranks if r != self.rank]
             for other in others:
                 self.communicator.post(other, b"join " + key.encode())
@@ -323,11 +322,11 @@ def world() -> World:
 
     Raises
     ------
-    NotDistributedError
+    DistributedError
         `init_process_group` was not called.
     """
     if _world is None:
-        raise NotDistributedError(
+        raise DistributedError(
             "no process group: call mgb.distributed.init_process_group() first, in a program that is started "
             "by `mpiexec -n 2 python x.py` or `python -m mgb.distributed.run -n 2 x.py`"
         )
@@ -352,7 +351,7 @@ def join(name: str | None, address: tuple[str, int] | None, size: int | None, ra
     found.lines["world"] = Line(channel, words, every)
     if (size, rank) != (None, None) and (size or channel.size, rank) != (channel.size, channel.rank):
         started = f"rank {channel.rank} of {channel.size}"
-        raise GroupError(
+        raise ArgumentError(
             f"this process was started as {started}, and init_process_group got {rank} of {size}"
         )
     _world, found.checks = found, config.DISTRIBUTED_CHECK.on()

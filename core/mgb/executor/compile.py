@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .. import passes
 from ..backends import Backend, Kernel, Scope, Specialize, plugins
-from ..errors import CompileError, LaunchGraphError
+from ..errors import CompileError, UnsupportedError
 from ..fusion import (
     FusionConfig,
     Step,
@@ -194,7 +194,7 @@ def _backend(graph: Graph, options: Options) -> Backend | None:
         plugins.warn_of_none(found, options.backend)
     if options.launch_graph and (found is None or not found.traits.launch_graphs):
         named = f"opt_level={options.opt_level}" if found is None else f"backend {found.name!r}"
-        raise LaunchGraphError(
+        raise UnsupportedError(
             f"cuda_graph=True: {named} makes no graph of launches on the {kind}; leave cuda_graph out, or "
             "take opt_level=3, Tensors on a GPU and a backend for GPUs: `python -m mgb backends` lists them"
         )

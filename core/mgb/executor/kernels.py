@@ -107,7 +107,7 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
     ------
     CompileError
         The backend failed; the message has its name, its error and the graph.
-    BackendAnswerError
+    BackendContractError
         It did not return a `Kernel`.
     ForkedProcessError
         This is a child of a process whose threads are wanted.

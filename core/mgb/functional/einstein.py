@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import EquationError, ShapeError
+from ..errors import ShapeError
 from ..ops.images import contract
 from ..ops.images.attention import below
 from ..ops.layout import reshape, transpose
@@ -33,10 +33,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     Raises
     ------
-    EquationError
-        It does not belong to these operands.
     ShapeError
-        Axes of one letter have different lengths.
+        The equation does not belong to these operands, or axes of one letter have different lengths.
 
     Examples
     --------
@@ -51,9 +49,9 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     for term in (*terms, right):
         rest = term.replace("...", "", 1)
         if rest and not rest.isalpha():
-            raise EquationError(f"{equation!r}: the term {term!r} has more than letters and one ellipsis")
+            raise ShapeError(f"{equation!r}: the term {term!r} has more than letters and one ellipsis")
     if len(terms) != len(xs):
-        raise EquationError(f"{equation!r} is for {len(terms)} operands, not {len(xs)}")
+        raise ShapeError(f"{equation!r} is for {len(terms)} operands, not {len(xs)}")
     letters = _spare_letters(equation)
     named = [_spelt(term, x.ndim, letters) for term, x in zip(terms, xs)]
     dots = max((n[1] for n in named), key=len)
@@ -64,7 +62,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         value, term = _product(value, term, *_diagonals(x, named[n][0]), later)
     value, term = _summed(value, term, set(result))
     if sorted(term) != sorted(result):
-        raise EquationError(f"{equation!r} gives a letter that no operand has, or one twice")
+        raise ShapeError(f"{equation!r} gives a letter that no operand has, or one twice")
     return transpose(value, axes=tuple(term.index(c) for c in result))
 
 
@@ -77,7 +75,7 @@ def _spelt(term: str, ndim: int, letters: str) -> tuple[str, str]:
     """`term` with its ellipsis expanded, and the letters of that ellipsis; the last axes share letters."""
     if "..." not in term:
         if len(term) != ndim:
-            raise EquationError(f"{term!r} does not name the {ndim} axes of an operand")
+            raise ShapeError(f"{term!r} does not name the {ndim} axes of an operand")
         return term, ""
     count = ndim - len(term) + 3
     dots = letters[len(letters) - count :] if count > 0 else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentSpecError, ConversionError
+from ..errors import ConversionError, TraceInputError
 from ..ir import Spec, dtypes
 from ..tensor import Tensor
 from .tree import LEAF, flatten
@@ -38,7 +38,7 @@ def spec_of(text: str) -> Spec:
 
     Raises
     ------
-    ArgumentSpecError
+    TraceInputError
     """
     found = _TEXT.fullmatch(text)
     try:
@@ -54,7 +54,7 @@ def spec_of(text: str) -> Spec:
             raise ValueError("no memory holds so many elements")
         return Spec(tuple(lengths), dtype)
     except (ValueError, ConversionError) as error:
-        raise ArgumentSpecError(f"{text!r} is not a type: {error}; write it as 'f32[64,784]'") from error
+        raise TraceInputError(f"{text!r} is not a type: {error}; write it as 'f32[64,784]'") from error
 
 
 def make_placeholders(arguments: Any) -> Any:
@@ -64,7 +64,7 @@ def make_placeholders(arguments: Any) -> Any:
 
     Raises
     ------
-    ArgumentSpecError
+    TraceInputError
     """
     leaves, structure = flatten(arguments)
     return structure.build(iter([_make_placeholder(leaf) for leaf in leaves]))
@@ -80,7 +80,7 @@ def _make_placeholder(leaf: Any) -> Any:
     try:
         return Tensor(np.empty(leaf.shape, leaf.dtype), leaf.dtype, leaf.device)
     except (MemoryError, ValueError) as error:
-        raise ArgumentSpecError(f"{leaf} is an argument that cannot be made here: {error}") from error
+        raise TraceInputError(f"{leaf} is an argument that cannot be made here: {error}") from error
 
 
 def names_of_tensors(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import DumpNameError, DumpNameTypeError, DumpOutputError, DumpStateError, DumpTrainingError
+from ..errors import ArgumentError, ExportError
 from ..ir import Graph, Node, Spec, const_node, input_node
 from ..storage.model_file import Ends, Names, shown
 from ..tensor import Parameter, Tensor
@@ -77,7 +77,7 @@ class Captured:
         inputs = _name_inputs(self, arg_names)
         if kind == "dict":
             if output_names is not None:
-                raise DumpNameTypeError("cannot specify output_names when output is already in dict format")
+                raise ArgumentError("cannot specify output_names when output is already in dict format")
             output_names = [keys[n] for n in order or ()]
         default = _make_default_names(graph, inputs, keep)
         outputs = _choose_names(output_names, len(refs), default.__getitem__, "output_names")
@@ -88,7 +88,7 @@ class Captured:
         source = external.source
         if isinstance(source, Argument) and any(source.index == index for index, _, _ in self.inputs):
             return source.index
-        raise DumpStateError(
+        raise ExportError(
             f"the value used first at {external.line} comes from outside and differs from call to "
             "call: pass it as an argument"
         )
@@ -124,18 +124,18 @@ def _check_pure(record: Record) -> None:
         holder = held.get()
         parts = () if holder is None else (p for _, p in holder.__parts__() if not isinstance(p, Parameter))
         if getattr(holder, "training", False) and any(id(part) in changed for part in parts):
-            raise DumpTrainingError(
+            raise ExportError(
                 f"can not dump {type(holder).__name__} in training mode, maybe you forget to do model.eval()?"
             )
     if not all(map(_is_allowed_in_file, record.bindings)):
-        raise DumpTrainingError(
+        raise ExportError(
             "the function gives Tensors outside of it new values or gradients, or draws random numbers, "
             "which a file cannot: dump a function that only computes, set each `grad` of a Parameter to None "
             "before it returns, and call eval() on its modules"
         )
     for entry in record.entries:
         if entry.op is not END and entry.op in CUTS:
-            raise DumpStateError(
+            raise ExportError(
                 f"the function looks at values ({entry.op.name} at {entry.source}): what Python makes of "
                 "them would be frozen in the file; compute it with ops"
             )
@@ -151,7 +151,7 @@ def _update_constants(record: Record) -> dict[Node, Node]:
         if owner is None or owner._data is literal.array:
             continue
         if owner.spec != Spec(node.spec.shape, node.spec.dtype, owner.device):
-            raise DumpStateError(
+            raise ExportError(
                 f"a Tensor from outside that is a constant in the file was {node.spec} when the function was "
                 f"called, and is {owner.spec} now: call the function again, then write it"
             )
@@ -180,8 +180,8 @@ def _is_held_part(held: Any) -> bool:
     return isinstance(held, ObjectRef) and (held.is_gone() or is_part(held.get()))
 
 
-def _make_change_error(what: str) -> DumpStateError:
-    return DumpStateError(f"{what} than in the recorded call: make a new trace, call that, and write it")
+def _make_change_error(what: str) -> ExportError:
+    return ExportError(f"{what} than in the recorded call: make a new trace, call that, and write it")
 
 
 def _name_inputs(captured: Captured, arg_names: Any) -> list[str]:
@@ -196,23 +196,21 @@ def _choose_names(given: Any, count: int, default: Callable[[int], str], what: s
 
     Raises
     ------
-    DumpNameError
-        Their number is wrong, or two are equal.
-    DumpNameTypeError
-        They are not a list of names.
+    ArgumentError
+        Their number is wrong, two are equal, or they are not a list of names.
     """
     if not isinstance(given, str | list | tuple | None):
-        raise DumpNameTypeError(f"{what}: give a list of names, not {given!r}")
+        raise ArgumentError(f"{what}: give a list of names, not {given!r}")
     names = [given] if isinstance(given, str) else [None] * count if given is None else list(given)
     if len(names) != count:
-        raise DumpNameError(f"wrong number of {what}, should be {count} values, got {len(names)}")
+        raise ArgumentError(f"wrong number of {what}, should be {count} values, got {len(names)}")
     found = [default(n) if name is None else name for n, name in enumerate(names)]
     for name in found:
         if not isinstance(name, str) or not name or not name.isprintable():
-            raise DumpNameError(f"{what}: {name!r} is not a name")
+            raise ArgumentError(f"{what}: {name!r} is not a name")
     for name in found:
         if found.count(name) > 1:
-            raise DumpNameError(f"{what}: two are called {name!r}; names in a file differ")
+            raise ArgumentError(f"{what}: two are called {name!r}; names in a file differ")
     return found
 
 
@@ -228,13 +226,11 @@ def _describe_container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
         return "tensor", ()
     if flat and issubclass(structure.kind, Mapping):
         if not all(isinstance(key, str) for key in structure.keys):
-            raise DumpOutputError(
-                f"the keys of the outputs are their names: give strings, not {structure.keys}"
-            )
+            raise ExportError(f"the keys of the outputs are their names: give strings, not {structure.keys}")
         return "dict", structure.keys
     if flat:
         return ("list" if issubclass(structure.kind, list) else "tuple"), ()
-    raise DumpOutputError(
+    raise ExportError(
         f"Unsupport outputs type, a nested {structure.kind.__name__}: return a Tensor, a flat list or tuple "
         "of Tensors, or a dict of Tensors"
     )
@@ -243,5 +239,5 @@ def _describe_container(structure: Structure) -> tuple[str, tuple[Any, ...]]:
 def _node(record: Record, ref: End) -> Node:
     if not isinstance(ref, int | Literal):
         got = type(ref.value).__name__ if isinstance(ref, FixedValue) else "None"
-        raise DumpOutputError(f"Only support return tensors when capture_as_const is enabled: got {got}")
+        raise ExportError(f"Only support return tensors when capture_as_const is enabled: got {got}")
     return record.node(ref)

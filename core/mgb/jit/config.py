@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..backends import plugins
-from ..errors import MemoryConfigError, TraceInputError
+from ..errors import ArgumentError, TraceInputError
 from ..executor import DTRConfig, SublinearMemoryConfig
 from ..runtime import config
 
@@ -153,7 +153,7 @@ def memory_config(
 
     Raises
     ------
-    MemoryConfigError
+    ArgumentError
         Both are given, one is of another class, or a variable holds what its field cannot take.
     """
     for name, given, expected in (
@@ -161,9 +161,9 @@ def memory_config(
         ("dtr_config", dtr, DTRConfig),
     ):
         if given is not None and not isinstance(given, expected):
-            raise MemoryConfigError(f"{name} is a {type(given).__name__}; give a mgb.jit.{expected.__name__}")
+            raise ArgumentError(f"{name} is a {type(given).__name__}; give a mgb.jit.{expected.__name__}")
     if sublinear is not None and dtr is not None:
-        raise MemoryConfigError(
+        raise ArgumentError(
             "sublinear_memory_config and dtr_config are two ways to the same end: give one of them"
         )
     return _override_fields(sublinear) if sublinear is not None else dtr
@@ -176,7 +176,7 @@ def _override_fields(given: SublinearMemoryConfig) -> SublinearMemoryConfig:
             try:
                 given = replace(given, **{field: config.whole(text)})
             except ValueError as error:
-                raise MemoryConfigError(
+                raise ArgumentError(
                     f"{variable.name}={text!r}: {variable.meaning} ({error}); correct or unset it"
                 ) from error
     return given

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from ..errors import ForeignTensorError, RecordOnlyError, TraceError, TraceMismatchError
+from ..errors import SymbolicReadError, TraceError, TraceMismatchError, UnknownInputError
 from ..ir import Op
 from ..tensor import Session, Tensor
 from ..tensor.apply import apply, caller, evaluate
@@ -124,7 +124,7 @@ class CallSession(Session[Tensor]):
         if other is not None and not other.replays:
             other.read(tensor)  # compute an op that another thread deferred
         elif other is not None:
-            raise ForeignTensorError(
+            raise UnknownInputError(
                 f"a tensor of another trace, whose call has not finished, was used at {caller()}; "
                 "return it from there first"
             )
@@ -151,7 +151,7 @@ class CallSession(Session[Tensor]):
         """Return the error for a value that was never computed."""
         step = f"step {tensor._index} ({self.entry(tensor._index)})"
         if self._undone:
-            return RecordOnlyError(
+            return SymbolicReadError(
                 f"the result of {step} has no value: the call was only recorded, as by "
                 "trace(record_only=True); trace without that option to run it"
             )

@@ -107,7 +107,7 @@ class trace(TracedWithBody[P, R]):
         `backend` is not the name of a backend.
     ImpureBodyError
         With ``run_body=False``, at a first call: the body would have to run at every call.
-    MemoryConfigError
+    ArgumentError
         Both memory options are given.
 
     Examples
@@ -275,7 +275,7 @@ class trace(TracedWithBody[P, R]):
 
         Raises
         ------
-        ArgumentSpecError
+        TraceInputError
             A string is not a type.
         SymbolicReadError
             The body reads values.
@@ -320,10 +320,8 @@ class trace(TracedWithBody[P, R]):
         Raises
         ------
         ExportError
-            The arguments are unknown, or a file cannot contain a parameter of an op.
-        DumpTrainingError, DumpStateError, DumpOutputError
-            The function changes Tensors outside, reads values, or returns something else than Tensors in a
-            flat container, as for `dump`.
+            The arguments are unknown, or a file cannot contain a parameter of an op; or the function changes
+            Tensors outside, reads values, or returns something else than Tensors in a flat container.
         """
         from ..storage.exported import write
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ..errors import (
-    CallerTapeError,
-    HeldConstantError,
     MeshError,
     SymbolicReadError,
     TraceError,
     TraceInputError,
     UnknownInputError,
+    UnsupportedError,
 )
 from ..ir import Spec, is_own
 from ..tensor import Tensor
@@ -59,7 +58,7 @@ def _check_known(session: Recording) -> None:
     for binding in record.bindings:
         tensor = try_read(binding.target, session.leaves)
         if id(tensor) in constants and not binding.is_grad:
-            raise HeldConstantError(
+            raise TraceError(
                 f"the function gives a tensor of {tensor.spec} from outside a new value, while "
                 "capture_as_const=True holds it constant: pass it, or the Module or Optimizer that it "
                 "belongs to, as an argument"
@@ -152,7 +151,7 @@ class WholeTrace(trace[P, R]):
             return
         tensors = (*(t for t in leaves if isinstance(t, Tensor)), *self._find_owned_tensors(leaves).tensors)
         if any(t._tape and not tapes.isdisjoint(t._tape) for t in tensors):
-            raise CallerTapeError(
+            raise UnsupportedError(
                 f"a GradManager outside of {self.__name__} records what it takes, but a function that is "
                 "compiled whole has no gradient: open the GradManager inside of it, or use partial_trace"
             )
@@ -236,11 +235,11 @@ class xla_trace(WholeTrace[P, R]):
         An option is not valid.
     UnknownInputError
         On a call: a Tensor is neither an argument nor in one, without ``capture_as_const=True``.
-    HeldConstantError
+    TraceError
         On a call: the body gives a constant a new value.
     SymbolicReadError
         On a call: the body reads values.
-    CallerTapeError
+    UnsupportedError
         On a call: a `GradManager` outside records the arguments; see `partial_trace`.
     ImpureBodyError
         On a call: the body has a side effect, such as storing a Tensor outside, or calls code that is not

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, overl
 
 import numpy as np
 
-from ..errors import ShapeError, StateKeyError
+from ..errors import ShapeError, StateDictError
 from ..ir.dtypes import FLOATS
 from ..ops.methods import destination, to
 from ..tensor import ACTIVE, Parameter, Tensor
@@ -348,7 +348,7 @@ class Module(Holder):
 
         Raises
         ------
-        StateKeyError
+        StateDictError
             A name is missing or unused, a `KeyError`.
         ShapeError
             An array has another shape than the tensor, a `ValueError`.
@@ -447,6 +447,6 @@ def _loaded(name: str, value: Any, tensor: Tensor, owner: Module) -> Tensor:
 
 def _complain(text: str, names: set[str], strict: bool) -> None:
     if names and strict:
-        raise StateKeyError(text.format(sorted(names)))
+        raise StateDictError(text.format(sorted(names)))
     if names:
         warnings.warn(text.format(sorted(names)), stacklevel=3)

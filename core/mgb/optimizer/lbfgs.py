@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import functional as F
-from ..errors import ParameterError
+from ..errors import ArgumentError
 from ..tensor import Parameter, Tensor
 from .optimizer import Group, Optimizer, Params, State, assign, wide
 
@@ -49,7 +49,7 @@ class LBFGS(Optimizer):
 
     Raises
     ------
-    ParameterError
+    ArgumentError
         There are several groups, or a number is out of range.
 
     Examples
@@ -93,11 +93,11 @@ class LBFGS(Optimizer):
     def _check(self, group: Group) -> None:
         super()._check(group)
         if self.param_groups:
-            raise ParameterError("LBFGS has one direction for all parameters: give it one group")
+            raise ArgumentError("LBFGS has one direction for all parameters: give it one group")
         if group["line_search_fn"] not in (None, "strong_wolfe"):
-            raise ParameterError(f"line_search_fn is None or 'strong_wolfe', not {group['line_search_fn']!r}")
+            raise ArgumentError(f"line_search_fn is None or 'strong_wolfe', not {group['line_search_fn']!r}")
         if min(group["max_iter"], group["max_eval"], group["history_size"]) < 1:
-            raise ParameterError("max_iter, max_eval and history_size are at least 1")
+            raise ArgumentError("max_iter, max_eval and history_size are at least 1")
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Any:
         """Minimize what `closure` computes, for `max_iter` iterations at most.

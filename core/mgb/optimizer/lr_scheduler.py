@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
-from ..errors import StateKeyError
+from ..errors import StateDictError
 from .optimizer import Optimizer
 
 #: What a traced function may call of it: see `holding`.
@@ -26,7 +26,7 @@ class LRScheduler(ABC):
 
     Raises
     ------
-    StateKeyError
+    StateDictError
         A group does not know its ``"initial_lr"``.
 
     Examples
@@ -47,7 +47,7 @@ class LRScheduler(ABC):
             if current_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                raise StateKeyError(f"group {place} has no 'initial_lr': set it, or use current_epoch=-1")
+                raise StateDictError(f"group {place} has no 'initial_lr': set it, or use current_epoch=-1")
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.current_epoch = current_epoch
         self.step()
@@ -71,11 +71,11 @@ class LRScheduler(ABC):
 
         Raises
         ------
-        StateKeyError
+        StateDictError
             It is that of another kind of scheduler.
         """
         if state_dict.keys() != self.state_dict().keys():
-            raise StateKeyError(f"the loaded state holds {sorted(state_dict)}: another kind of scheduler?")
+            raise StateDictError(f"the loaded state holds {sorted(state_dict)}: another kind of scheduler?")
         vars(self).update(state_dict)
 
 

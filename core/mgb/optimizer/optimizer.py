@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import ParameterError, ShapeError, StateKeyError
+from ..errors import ArgumentError, ShapeError, StateDictError
 from ..ir import dtypes
 from ..ops.elementwise import isnan
 from ..ops.layout import reshape
@@ -86,7 +86,7 @@ class Optimizer(Holder):
 
     Raises
     ------
-    ParameterError
+    ArgumentError
         No parameters, one of them twice, or a hyper-parameter is out of range; a `ValueError`.
     TypeError
         Something is not a Parameter, or parameters stand in a set, which has no order.
@@ -113,14 +113,14 @@ class Optimizer(Holder):
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Optimize more parameters, with their own hyper-parameters."""
         if "params" not in param_group:
-            raise ParameterError(f"a parameter group needs 'params', got only {', '.join(param_group)}")
+            raise ArgumentError(f"a parameter group needs 'params', got only {', '.join(param_group)}")
         group = {**self._defaults, **param_group, "params": _as_parameters(param_group["params"])}
         every = [param for g in (*self.param_groups, group) for param in g["params"]]
         if len({id(param) for param in every}) < len(every):
-            raise ParameterError("some parameters appear in more than one parameter group")
+            raise ArgumentError("some parameters appear in more than one parameter group")
         self._check(group)
         if any(p.dtype in dtypes.COMPLEX for p in group["params"]) and not self._takes_complex:
-            raise ParameterError(
+            raise ArgumentError(
                 f"{type(self).__name__} divides by squares of gradients, which say nothing where they are "
                 "complex: make F.view_as_real(x) the Parameter, and use F.view_as_complex of it"
             )
@@ -221,21 +221,21 @@ class Optimizer(Holder):
         """Give `param` and its `state` their new values."""
 
     def _check(self, group: Group) -> None:
-        """Raise `ParameterError` when a hyper-parameter is out of range."""
+        """Raise `ArgumentError` when a hyper-parameter is out of range."""
         for name in ("lr", "weight_decay", "momentum", "momentum_decay", "lr_decay", "eps"):
             given = group.get(name, 0.0)
             if not isinstance(given, Real) or given != given:
-                raise ParameterError(f"invalid {name}: {given!r} is not a number")
+                raise ArgumentError(f"invalid {name}: {given!r} is not a number")
             if given < 0.0:
-                raise ParameterError(f"invalid {name}: {given} is negative")
+                raise ArgumentError(f"invalid {name}: {given} is negative")
         for name, count in (("betas", 2), ("rho", 1), ("alpha", 1)):
             given = group.get(name, (0.0,) * count)
             values = tuple(given) if isinstance(given, Iterable) else (given,)
             if len(values) != count or not all(isinstance(value, Real) for value in values):
                 wanted = "a pair of numbers" if count == 2 else "a number"
-                raise ParameterError(f"invalid {name}: {given!r} is not {wanted}")
+                raise ArgumentError(f"invalid {name}: {given!r} is not {wanted}")
             if not all(0.0 <= value < 1.0 for value in values):
-                raise ParameterError(f"invalid {name}: {group[name]} is not at least 0 and less than 1")
+                raise ArgumentError(f"invalid {name}: {group[name]} is not at least 0 and less than 1")
 
     # state
 
@@ -265,13 +265,13 @@ class Optimizer(Holder):
 
         Raises
         ------
-        ParameterError
+        ArgumentError
             The groups differ in number, size or hyper-parameters, or a state has another shape.
-        StateKeyError
+        StateDictError
             The state of a parameter is missing or is that of another kind of optimizer.
         """
         if "param_groups" not in state_dict:
-            raise StateKeyError("the loaded state has no 'param_groups': it is not what state_dict returned")
+            raise StateDictError("the loaded state has no 'param_groups': it is not what state_dict returned")
         saved = list(state_dict["param_groups"])
         _check_groups(self.param_groups, saved)
         loaded = []
@@ -331,7 +331,7 @@ def _check_grad(param: Parameter, grad: Tensor) -> None:
 def _as_groups(params: Any) -> list[Mapping[str, Any]]:
     listed: list[Any] = [params] if isinstance(params, Tensor | Mapping) else _ordered(params)
     if not listed:
-        raise ParameterError("optimizer got an empty parameter list")
+        raise ArgumentError("optimizer got an empty parameter list")
     if all(isinstance(p, Mapping) for p in listed):
         return listed
     if any(isinstance(p, Mapping) for p in listed):
@@ -358,24 +358,24 @@ def _ordered(params: Any) -> list[Any]:
 
 def _check_groups(own: list[Group], saved: list[Any]) -> None:
     if len(own) != len(saved):
-        raise ParameterError(f"the loaded state has {len(saved)} parameter groups, the optimizer {len(own)}")
+        raise ArgumentError(f"the loaded state has {len(saved)} parameter groups, the optimizer {len(own)}")
     for place, (group, old) in enumerate(zip(own, saved, strict=True)):
         if len(group["params"]) != len(old["params"]):
             counts = f"{len(old['params'])} parameters and the optimizer's {len(group['params'])}"
-            raise ParameterError(f"group {place} of the loaded state has {counts}")
+            raise ArgumentError(f"group {place} of the loaded state has {counts}")
         if group.keys() != old.keys():
             names = ", ".join(sorted(group.keys() ^ old.keys()))
-            raise ParameterError(f"group {place} of the loaded state differs in {names}: another optimizer?")
+            raise ArgumentError(f"group {place} of the loaded state differs in {names}: another optimizer?")
 
 
 def _matched(tensors: State, values: Mapping[str, Any], place: int) -> list[tuple[Tensor, Tensor]]:
     if tensors.keys() != values.keys():
         names = f"{sorted(values)} instead of {sorted(tensors)}"
-        raise StateKeyError(f"the loaded state of parameter {place} holds {names}")
+        raise StateDictError(f"the loaded state of parameter {place} holds {names}")
     pairs = []
     for name, tensor in tensors.items():
         value = Tensor(np.asarray(values[name]), dtype=tensor.dtype, device=tensor.device)
         if value.shape != tensor.shape:
-            raise ParameterError(f"{name} of parameter {place} should be {tensor.shape}, get {value.shape}")
+            raise ArgumentError(f"{name} of parameter {place} should be {tensor.shape}, get {value.shape}")
         pairs.append((tensor, value))
     return pairs

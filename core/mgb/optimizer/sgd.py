@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import ParameterError
+from ..errors import ArgumentError
 from ..tensor import Parameter, Tensor
 from .optimizer import Group, Optimizer, Params, State, assign, decays, named, zeros_state
 
@@ -45,7 +45,7 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         if nesterov and momentum <= 0.0:
-            raise ParameterError("nesterov=True looks ahead by the momentum, which has to be greater than 0")
+            raise ArgumentError("nesterov=True looks ahead by the momentum, which has to be greater than 0")
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
         super().__init__(params, defaults)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TextIO
 
-from ..errors import DebugLevelError
+from ..errors import VariableError
 from ..executor import Program
 from ..executor.profile import CallProfile
 from ..runtime import config, forking
@@ -26,11 +26,11 @@ def level() -> int:
 
     Raises
     ------
-    DebugLevelError
+    VariableError
     """
     text = config.DEBUG.get().strip() or "0"
     if text not in {"0", "1", "2", "3", "4"}:
-        raise DebugLevelError(f"MGB_DEBUG={text!r}: {config.DEBUG.meaning}; set it to 0, 1, 2, 3 or 4")
+        raise VariableError(f"MGB_DEBUG={text!r}: {config.DEBUG.meaning}; set it to 0, 1, 2, 3 or 4")
     return int(text)
 
 

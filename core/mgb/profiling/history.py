@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from ..errors import NothingProfiledError, ProfilingOffError
+from ..errors import TraceError
 from ..executor import Program
 from ..executor.profile import PROFILED, CallProfile
 from ..runtime import forking
@@ -113,7 +113,7 @@ class Profiled(Protocol):
 
 def _history_of(function: Profiled) -> History:
     if function._history is None:
-        raise ProfilingOffError(
+        raise TraceError(
             f"{function.__name__} is not profiled: decorate it with @{type(function).__name__}"
             "(profiling=True) and call it again"
         )
@@ -123,7 +123,7 @@ def _history_of(function: Profiled) -> History:
 def _calls_of(function: Profiled) -> list[CallProfile]:
     calls = _history_of(function).calls()
     if not any(call.runs for call in calls):
-        raise NothingProfiledError(
+        raise TraceError(
             f"no compiled program of {function.__name__} has run since it was defined or since "
             "reset_profile(): call it, twice as a rule, since the first call records and runs op by op"
         )
@@ -152,10 +152,8 @@ def get_profile(function: Profiled) -> dict[str, Any]:
 
     Raises
     ------
-    ProfilingOffError
-        It is not traced with ``profiling=True``.
-    NothingProfiledError
-        No compiled program has run yet.
+    TraceError
+        It is not traced with ``profiling=True``, or no compiled program has run yet.
     """
     return report(_calls_of(function))
 
@@ -165,7 +163,7 @@ def profile_table(function: Profiled) -> ProfileTable:
 
     Raises
     ------
-    ProfilingOffError, NothingProfiledError
+    TraceError
         As `get_profile`.
     """
     return ProfileTable(function.__name__, warm(_calls_of(function)))
@@ -179,7 +177,7 @@ def save_profile(function: Profiled, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
-    ProfilingOffError, NothingProfiledError
+    TraceError
         As `get_profile`.
     """
     save(function.__name__, _calls_of(function), path)
@@ -190,7 +188,7 @@ def reset_profile(function: Profiled) -> None:
 
     Raises
     ------
-    ProfilingOffError
+    TraceError
         It is not traced with ``profiling=True``.
     """
     _history_of(function).clear()

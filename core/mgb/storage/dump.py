@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import passes
-from ..errors import DumpNameError, DumpOptionError, DumpStateError
+from ..errors import ArgumentError, ExportError
 from ..executor import Options
 from ..ir import CONST, Graph, exact_text
 from ..loops import RESULT, nodes_within, unrolled
@@ -155,21 +155,16 @@ def dump(
 
     Raises
     ------
-    DumpStateError
-        Nothing was captured, or the function looks at values.
-    DumpTrainingError
-        The function trains.
-    DumpOutputError
-        It returns something else than Tensors in a flat container.
-    DumpNameError, DumpNameTypeError
-        Names in the wrong number, or twice.
-    DumpOptionError
-        An option that means nothing here.
-    FileCaseError
+    ExportError
+        Nothing was captured, or the function looks at values, trains, or returns something else than Tensors
+        in a flat container.
+    ArgumentError
+        Names in the wrong number, or twice; an option that means nothing here.
+    FileFormatError
         `input_data` cannot be read, or do not fit the inputs.
-    DumpUnsupportedError
+    UnsupportedError
         The format cannot say what an op does.
-    FormatMissingError, FormatImportError
+    FormatImportError
         What writes it is not installed, or broken.
     """
     _check_files(file, strip_info_file)
@@ -188,13 +183,13 @@ def dump(
     _check_switches({**switches, **{n: v for n, v in options.items() if n in _FUSING + _NARROWING}})
     _check_options(options, model_version, keep_var_name)
     if input_data is not None and not enable_metadata:
-        raise DumpOptionError("test cases stand in the metadata: input_data needs enable_metadata=True")
+        raise ArgumentError("test cases stand in the metadata: input_data needs enable_metadata=True")
     test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
     captured = _checked(traced)
     chosen = formats.to_write(file, dump_format)
     recorded, names = captured.graph(arg_names, output_names, keep_var_name)
     for name in set(names.inputs).intersection(names.outputs):
-        raise DumpNameError(f"an input and an output are called {name!r}; names in a file differ")
+        raise ArgumentError(f"an input and an output are called {name!r}; names in a file differ")
 
     def finished(graph: Graph) -> Graph:
         written = graph if no_change_graph else _simplified(graph, traced.options)
@@ -229,17 +224,17 @@ def dump(
 def _checked(traced: Dumpable) -> Captured:
     """Return the recorded call, after a check that a file can represent it."""
     if not traced.capture_as_const:
-        raise DumpStateError("you must specify capture_as_const=True at __init__ to use dump")
+        raise ExportError("you must specify capture_as_const=True at __init__ to use dump")
     captured = traced._to_dump()
     if captured is None and traced._statistics.records:
-        raise DumpStateError(
+        raise ExportError(
             f"the body of {traced.__name__} runs at each call, {traced._impurity}: what Python makes there "
             "would be frozen in the file; compute it with ops"
         )
     if captured is None:
-        raise DumpStateError(f"{traced.__name__} has not been called: call it once, then dump it")
+        raise ExportError(f"{traced.__name__} has not been called: call it once, then dump it")
     if not any(r is not None for r in captured.results):
-        raise DumpStateError(
+        raise ExportError(
             "the traced function without return values cannot be dumped, the traced function should "
             "return List[Tensor] or Dict[str, Tensor]"
         )
@@ -253,9 +248,9 @@ def _checked(traced: Dumpable) -> Captured:
 def _check_files(file: Any, strip_info_file: Any) -> None:
     opened = hasattr(file, "write") and not isinstance(file, io.TextIOBase)
     if not _is_path(file) and not opened:
-        raise DumpOptionError(f"dump({file!r}): give a path, or a binary file open for writing")
+        raise ArgumentError(f"dump({file!r}): give a path, or a binary file open for writing")
     if strip_info_file is not None and not _is_path(strip_info_file):
-        raise DumpOptionError(f"strip_info_file={strip_info_file!r}: give a path")
+        raise ArgumentError(f"strip_info_file={strip_info_file!r}: give a path")
 
 
 def _is_path(value: Any) -> bool:
@@ -266,22 +261,22 @@ def _is_path(value: Any) -> bool:
 def _check_switches(switches: Mapping[str, Any]) -> None:
     for name, value in switches.items():
         if not isinstance(value, bool | int | np.bool_ | None):
-            raise DumpOptionError(f"dump({name}={value!r}): give True or False")
+            raise ArgumentError(f"dump({name}={value!r}): give True or False")
 
 
 def _check_options(options: Mapping[str, Any], model_version: Any, keep: Any) -> None:
     for name, value in options.items():
         if name in _FOREIGN:
             if not isinstance(value, bool | int | None) or value:
-                raise DumpOptionError(f"dump({name}={value!r}) means nothing here: {_FOREIGN[name]}")
+                raise ArgumentError(f"dump({name}={value!r}) means nothing here: {_FOREIGN[name]}")
         elif name not in _FUSING + _NARROWING:
-            raise DumpOptionError(f"dump has no option {name!r}")
+            raise ArgumentError(f"dump has no option {name!r}")
     if all(options.get(name) for name in _NARROWING):
-        raise DumpOptionError(f"{' and '.join(_NARROWING)} are two ways to the same end: give one of them")
+        raise ArgumentError(f"{' and '.join(_NARROWING)} are two ways to the same end: give one of them")
     if not isinstance(model_version, int) or model_version != 2:
-        raise DumpOptionError("model_version is one of MegEngine's own format; leave it out")
+        raise ArgumentError("model_version is one of MegEngine's own format; leave it out")
     if not isinstance(keep, int) or keep not in (0, 1, 2):
-        raise DumpOptionError(f"keep_var_name={keep!r}: it is 0 (none), 1 (outputs) or 2 (all)")
+        raise ArgumentError(f"keep_var_name={keep!r}: it is 0 (none), 1 (outputs) or 2 (all)")
 
 
 def _inference(graph: Graph, wanted: bool, options: Mapping[str, Any]) -> Graph:
@@ -289,7 +284,7 @@ def _inference(graph: Graph, wanted: bool, options: Mapping[str, Any]) -> Graph:
     if not wanted:
         for name, on in chosen.items():
             if on:
-                raise DumpOptionError(
+                raise ArgumentError(
                     f"{name} changes the graph: it needs optimize_for_inference=True, no_change_graph=False"
                 )
         return graph
@@ -324,7 +319,7 @@ def _strip_info_text(path: str | os.PathLike[str], found: Mapping[str, Any], app
 
     Raises
     ------
-    DumpOptionError
+    ArgumentError
         The file to append to does not have such JSON.
     """
     target = Path(path)
@@ -334,5 +329,5 @@ def _strip_info_text(path: str | os.PathLike[str], found: Mapping[str, Any], app
             old = json.loads(target.read_text())
             merged = {k: sorted({*v, *old.get(k, ())}) for k, v in found.items()}
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DumpOptionError(f"strip_info_file {str(path)!r} is not what dump wrote: {error}") from error
+            raise ArgumentError(f"strip_info_file {str(path)!r} is not what dump wrote: {error}") from error
     return json.dumps(merged, indent=1).encode()

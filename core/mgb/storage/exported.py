@@ -15,12 +15,12 @@ from ..autodiff.tape import any_open
 from ..backends import Backend, plugins
 from ..backends.answers import answer
 from ..errors import (
+    ArgumentError,
     BackendError,
+    BackendUnavailableError,
     ConversionError,
-    ExportedInputError,
-    ExportedRunError,
-    ExportedTargetError,
-    GraphFileError,
+    FileFormatError,
+    LoadedFunctionError,
     MgbError,
 )
 from ..executor import Options, Program, compile_program
@@ -155,9 +155,9 @@ class Exported:
 
         Raises
         ------
-        ExportedInputError
+        ArgumentError
             They are too many or too few, or one has another name, dtype or shape.
-        ExportedRunError
+        LoadedFunctionError
             An op fails, for a parameter that the file lies about.
         """
         return self._arrange(self._run(args, kwargs), self._names)
@@ -182,7 +182,7 @@ class Exported:
         except Exception as error:
             if type(error) is IndexError:  # an index among the values is out of range
                 raise
-            raise ExportedRunError(
+            raise LoadedFunctionError(
                 f"{self.name} fails with {type(error).__name__}: {error}; its file lies about a parameter of "
                 "an op: export it again, or use another copy"
             ) from error
@@ -192,16 +192,16 @@ class Exported:
         names = [spec.name for spec in self.inputs]
         takes = f"{self.name} takes ({', '.join(map(str, self.inputs))})"
         if len(args) > len(names):
-            raise ExportedInputError(f"{len(args)} arguments are given; {takes}")
+            raise ArgumentError(f"{len(args)} arguments are given; {takes}")
         given = dict(zip(names, args))
         for name, value in kwargs.items():
             if name not in names or name in given:
                 wrong = "is given twice" if name in given else "is none of its inputs"
-                raise ExportedInputError(f"{name!r} {wrong}; {takes}")
+                raise ArgumentError(f"{name!r} {wrong}; {takes}")
             given[name] = value
         missing = [name for name in names if name not in given]
         if missing:
-            raise ExportedInputError(f"the input {missing[0]!r} is missing; {takes}")
+            raise ArgumentError(f"the input {missing[0]!r} is missing; {takes}")
         return [
             _input(spec, n.spec.device, given[spec.name]) for spec, n in zip(self.inputs, self.graph.inputs)
         ]
@@ -231,19 +231,17 @@ def _input(spec: ValueSpec, device: str, value: Any) -> Tensor:
             else Tensor(value, value.dtype if typed else spec.dtype, device)
         )
     except (ConversionError, ValueError, TypeError) as error:
-        raise ExportedInputError(f"input {spec}: {error}") from error
+        raise ArgumentError(f"input {spec}: {error}") from error
     if tensor.dtype != spec.dtype:
         wanted = spec.dtype.name if spec.dtype is not None else ""
-        raise ExportedInputError(
-            f"input {spec}: got {tensor.dtype.name}; convert it with .astype({wanted!r})"
-        )
+        raise ArgumentError(f"input {spec}: got {tensor.dtype.name}; convert it with .astype({wanted!r})")
     if tensor.shape != spec.shape:
-        raise ExportedInputError(
+        raise ArgumentError(
             f"input {spec}: got shape {tensor.shape}; the file was exported for that one shape: export "
             "another for this one"
         )
     if tensor.device != device:
-        raise ExportedInputError(f"input {spec}: it is on {tensor.device}, and should be on {device}")
+        raise ArgumentError(f"input {spec}: it is on {tensor.device}, and should be on {device}")
     return tensor
 
 
@@ -274,13 +272,13 @@ def load_compiled(
 
     Raises
     ------
-    GraphFileError, GraphFileVersionError
+    FileFormatError, FileVersionError
         The file is damaged, or newer than this mgb.
-    ExportedTargetError
+    BackendUnavailableError
         Its code cannot run here, nor be compiled again; the message says what to install.
     LoadLimitError
         It asks for more work than `limits` allow.
-    InvalidLimitsError
+    ArgumentError
         `limits` are no `LoadLimits`.
 
     Examples
@@ -294,7 +292,7 @@ def load_compiled(
     Tensor([2., 4., 6.], device=xpux:0)
     """
     if not isinstance(path, str | os.PathLike):
-        raise GraphFileError(f"load_compiled takes the path of a file, not a {type(path).__name__}")
+        raise FileFormatError(f"load_compiled takes the path of a file, not a {type(path).__name__}")
     meter, file = Meter(limits, load_compiled.__name__), Reader(path)
     with file.reading("the header"):
         content = file.content
@@ -321,7 +319,7 @@ def load_compiled(
                 _in_short(str(target)),
             )
         return Exported(name, graph, ends, unpack(program, file, graph, maker))
-    except GraphFileError:
+    except FileFormatError:
         raise
     except Exception as error:  # whatever a backend says of code that it cannot use
         reason = str(error)
@@ -336,7 +334,7 @@ def _backend(name: str | None, target: Any) -> Backend | None:
     backend = plugins.import_backend(name)
     reason = answer(backend, "mismatch", (str, NoneType), str(target))
     if reason is not None:
-        raise ExportedTargetError(reason)
+        raise BackendUnavailableError(reason)
     return backend
 
 
@@ -380,7 +378,7 @@ def _compiled_again(file: Reader, graph: Graph, options: Options, own: str | Non
         nodes = (*graph.outputs, *graph.inputs)
         plugins.choose_backend(device_type(nodes[0].spec.device if nodes else "xpux:0"), names)
     except BackendError as error:
-        raise ExportedTargetError(
+        raise BackendUnavailableError(
             f"the code in {file.name} cannot be used: {reason}; and it cannot be compiled again: {error}; or "
             f"run it op by op: mgb.jit.load_compiled({file.name!r}, backend='eager')"
         ) from error

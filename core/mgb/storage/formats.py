@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import plugins
-from ..errors import DumpOptionError, FormatImportError, FormatMissingError, UnknownFormatError
+from ..errors import ArgumentError, FileFormatError, FormatImportError
 from ..runtime import forking
 from .model_file import Format, ModelSource
 
@@ -38,9 +38,9 @@ def of_source(source: ModelSource) -> Format:
 
     Raises
     ------
-    UnknownFormatError
+    FileFormatError
         Neither its ending nor its bytes tell.
-    FormatMissingError, FormatImportError
+    FormatImportError
         As `load_format`.
     """
     ending = _ending(source.path)
@@ -58,7 +58,7 @@ def of_source(source: ModelSource) -> Format:
             problems.append(str(_failure(name, "asked", error)))
     known = ", ".join(f".{name}" for name in installed()) or "none"
     missing = [f"to read .{name} files: {_pip(name)}" for name in EXTRAS if name not in installed()]
-    raise UnknownFormatError(
+    raise FileFormatError(
         f"{source}: neither its ending nor its bytes are of a format that is installed ({known}); "
         f"{'; '.join([*missing, *problems]) or 'is it the file that you meant?'}"
     )
@@ -75,16 +75,16 @@ def to_write(file: Any, wanted: str | None = None) -> Format:
 
     Raises
     ------
-    DumpOptionError
+    ArgumentError
         No format is called `wanted`.
-    FormatMissingError, FormatImportError
+    FormatImportError
         As `load_format`.
     """
     path = Path(file) if isinstance(file, str | os.PathLike) else None
     known = {**dict.fromkeys(EXTRAS), **dict.fromkeys(installed())}
     if wanted is not None and (not isinstance(wanted, str) or wanted.lower() not in known):
         names = ", ".join(name.upper() for name in known)
-        raise DumpOptionError(f"dump_format={wanted!r}: mgb writes {names} only; leave dump_format out")
+        raise ArgumentError(f"dump_format={wanted!r}: mgb writes {names} only; leave dump_format out")
     ending = _ending(path)
     name = wanted.lower() if wanted else ending if ending in known else next(iter(known))
     return load_format(name, "the file" if path is None else str(path))
@@ -102,15 +102,11 @@ def load_format(name: str, file: str) -> Format:
 
     Raises
     ------
-    FormatMissingError
-        Its package is not installed; the message has the command.
     FormatImportError
-        Its package is broken, or there are two.
+        Its package is not installed (the message has the command), is broken, or there are two.
     """
     if name not in installed():
-        raise FormatMissingError(
-            f"{file}: what reads and writes .{name} files is not installed: {_pip(name)}"
-        )
+        raise FormatImportError(f"{file}: what reads and writes .{name} files is not installed: {_pip(name)}")
     with forking.undivided("the import of a format"), _importing:
         try:
             return _imported(name)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.plugins import known_ops
-from ..errors import ExportError, GraphFileError, GraphFileVersionError
+from ..errors import ExportError, FileFormatError, FileVersionError
 from ..fusion import NUMBER
 from ..ir import CONST, Body, Graph, Node, Op, Spec, dtypes, input_node
 from ..loops import BUNDLE
@@ -142,9 +142,9 @@ class Reader:
 
     Raises
     ------
-    GraphFileError
+    FileFormatError
         It is none of these files, or a damaged one; the message names the place.
-    GraphFileVersionError
+    FileVersionError
         It is of a newer format.
     OSError
         It cannot be opened.
@@ -160,7 +160,7 @@ class Reader:
         if magic != MAGIC:
             raise self.error("the head", "trace.export did not write it; mgb.jit.load reads models")
         if version > VERSION:
-            raise GraphFileVersionError(
+            raise FileVersionError(
                 f"{self.name} was written by a newer mgb (format {version}, this one reads {VERSION}): "
                 "pip install --upgrade mgb"
             )
@@ -175,17 +175,17 @@ class Reader:
             self.content = header["content"]
             self._blobs = [self._blob(*entry) for entry in header["blobs"]]
 
-    def error(self, place: str, why: object) -> GraphFileError:
+    def error(self, place: str, why: object) -> FileFormatError:
         """Return an error for `place`, with the reason."""
         remedy = "it is damaged, or was not written by mgb: export it again, or use another copy"
-        return GraphFileError(f"cannot load {self.name}: {place}: {why}; {remedy}")
+        return FileFormatError(f"cannot load {self.name}: {place}: {why}; {remedy}")
 
     @contextmanager
     def reading(self, place: str) -> Iterator[None]:
-        """Whatever goes wrong inside is due to the file: a `GraphFileError` that names `place`."""
+        """Whatever goes wrong inside is due to the file: a `FileFormatError` that names `place`."""
         try:
             yield
-        except GraphFileError:
+        except FileFormatError:
             raise
         except Exception as error:  # an op may refuse a lying parameter in any way
             raise self.error(place, f"{type(error).__name__}: {error}") from error

@@ -18,7 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..errors import DumpOptionError, FileCaseError
+from ..errors import ArgumentError, FileFormatError
 from ..ir import CONST, Graph, Node, Spec, dtypes
 from ..tensor.apply import evaluate
 from .testcases import Cases
@@ -37,7 +37,7 @@ class TestData:
 
     Raises
     ------
-    DumpOptionError
+    ArgumentError
         A number of them is none, or too small.
     """
 
@@ -58,7 +58,7 @@ class TestData:
             value: Any = getattr(self, name)
             number = isinstance(value, kind) and not isinstance(value, bool)
             if not number or not value >= least:
-                raise DumpOptionError(f"dump({name}={value!r}): it is {words}")
+                raise ArgumentError(f"dump({name}={value!r}): it is {words}")
 
     def cases(self, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> Cases | None:
         """Test cases with what `graph`, whose ends have these names, makes of the inputs, op by op."""
@@ -97,14 +97,14 @@ def read_inputs(
 
     Raises
     ------
-    FileCaseError
+    FileFormatError
         A file is missing, no array, or does not fit the input.
-    DumpOptionError
+    ArgumentError
         `transform` is neither a function nor an expression.
     """
     cases = [given] if isinstance(given, str | Mapping) else given
     if not isinstance(cases, Sequence):
-        raise FileCaseError(
+        raise FileFormatError(
             f"input_data is {_shown(given)}: give a text such as 'x:x.npy;y:y.npy', arrays by name, or a "
             "list of cases"
         )
@@ -121,17 +121,17 @@ def read_array(path: str | os.PathLike[str], what: str) -> Array:
 
     Raises
     ------
-    FileCaseError
+    FileFormatError
         There is none; the message begins with `what`.
     """
     remedy = "files are arrays in NumPy's format, one in each (numpy.save), not images"
     try:
         array = np.load(path, allow_pickle=False)
     except Exception as error:  # a damaged file is refused by many parts of NumPy and Python
-        raise FileCaseError(f"{what}: {error or type(error).__name__}; {remedy}") from error
+        raise FileFormatError(f"{what}: {error or type(error).__name__}; {remedy}") from error
     if not isinstance(array, np.ndarray):
         array.close()
-        raise FileCaseError(f"{what}: the file holds several arrays; {remedy}")
+        raise FileFormatError(f"{what}: the file holds several arrays; {remedy}")
     return array
 
 
@@ -146,7 +146,7 @@ def _transform(given: Any) -> Callable[[Array], Array]:
     try:
         apply = given if callable(given) else _expression(given)
     except (SyntaxError, TypeError, ValueError) as error:
-        raise DumpOptionError(
+        raise ArgumentError(
             f"input_transform={given!r}: {error}; give a function, or an expression in data and np"
         ) from error
 
@@ -156,7 +156,7 @@ def _transform(given: Any) -> Callable[[Array], Array]:
         except Exception as error:  # the caller's own function may raise anything
             name = getattr(given, "__name__", repr(given))
             message = f"input_transform {name} fails on {data.dtype}{list(data.shape)}"
-            raise FileCaseError(f"{message}: {type(error).__name__}: {error}") from error
+            raise FileFormatError(f"{message}: {type(error).__name__}: {error}") from error
 
     return change
 
@@ -172,14 +172,14 @@ def _lines(case: Any) -> list[Any]:
     try:
         return [line.strip() for line in Path(case[1:]).read_text().splitlines() if line.strip()]
     except (OSError, ValueError) as error:  # no such file, no text
-        raise FileCaseError(f"input_data {case!r}: {error}") from error
+        raise FileFormatError(f"input_data {case!r}: {error}") from error
 
 
 def _case(case: Any, specs: Mapping[str, Spec], change: Callable[[Array], Array]) -> dict[str, Array]:
     if isinstance(case, Mapping):
         unknown = [str(name) for name in case if name not in specs]
         if unknown:
-            raise FileCaseError(f"input_data has {unknown[0]!r}; the inputs are {', '.join(specs)}")
+            raise FileFormatError(f"input_data has {unknown[0]!r}; the inputs are {', '.join(specs)}")
         return {name: _array(name, value) for name, value in case.items()}
     if not isinstance(case, str):
         return _in_order(case, specs)
@@ -191,19 +191,19 @@ def _case(case: Any, specs: Mapping[str, Spec], change: Callable[[Array], Array]
         name, _, text = part.partition(":")
         if name not in specs or name in found:
             wrong = "is given twice" if name in found else f"the inputs are {', '.join(specs)}"
-            raise FileCaseError(f"input_data {part!r}: {wrong}")
+            raise FileFormatError(f"input_data {part!r}: {wrong}")
         found[name] = _value(text, specs[name], change)
     return found
 
 
 def _in_order(case: Any, specs: Mapping[str, Spec]) -> dict[str, Array]:
     if not isinstance(case, Sequence):
-        raise FileCaseError(
+        raise FileFormatError(
             f"input_data has the case {_shown(case)}: a case is a text, arrays by name, or a list of arrays "
             "in order"
         )
     if len(case) != len(specs):
-        raise FileCaseError(f"input_data gives {len(case)} arrays; the inputs are {', '.join(specs)}")
+        raise FileFormatError(f"input_data gives {len(case)} arrays; the inputs are {', '.join(specs)}")
     return {name: _array(name, value) for name, value in zip(specs, case)}
 
 
@@ -211,7 +211,7 @@ def _array(name: str, value: Any) -> Array:
     try:
         return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise FileCaseError(f"input_data for {name!r} is not an array: {error}") from error
+        raise FileFormatError(f"input_data for {name!r} is not an array: {error}") from error
 
 
 def _value(text: str, spec: Spec, change: Callable[[Array], Array]) -> Array:
@@ -235,7 +235,7 @@ def _random(text: str, spec: Spec, whole: str) -> Array:
         if any(not 0 <= length <= most for length, most in zip(lengths, spec.shape)):
             raise ValueError(f"the input has shape {spec.shape}")
     except ValueError as error:
-        raise FileCaseError(f"input_data {whole!r}: it is #rand(low, high, length...); {error}") from error
+        raise FileFormatError(f"input_data {whole!r}: it is #rand(low, high, length...); {error}") from error
     shape = (*lengths, *spec.shape[len(lengths) :])
     drawn = np.random.default_rng(0).uniform(low, high, shape)
     return np.asarray(drawn if spec.dtype.kind in "fV" else np.floor(drawn)).astype(spec.dtype)
@@ -254,21 +254,21 @@ def _check_range(low: float, high: float, dtype: np.dtype[Any]) -> None:
 
 def _fitted(name: str, array: Array | None, spec: Spec, repeat: int) -> Array:
     if array is None:
-        raise FileCaseError(f"input_data says nothing of the input {name!r}")
+        raise FileFormatError(f"input_data says nothing of the input {name!r}")
     if repeat > 1 and array.ndim:
         lengths = (array.shape[0] * repeat, *array.shape[1:])
     else:
         lengths = array.shape
     if lengths != spec.shape:
-        raise FileCaseError(
+        raise FileFormatError(
             f"input_data for {name!r} has shape {lengths}, the file takes {spec.shape}"
             + (f" (it is repeated {repeat} times)" if repeat > 1 else "")
         )
     if not np.can_cast(array.dtype, spec.dtype, "same_kind") and array.dtype != spec.dtype:
-        raise FileCaseError(f"input_data for {name!r} is {array.dtype}, the file takes {spec.dtype}")
+        raise FileFormatError(f"input_data for {name!r} is {array.dtype}, the file takes {spec.dtype}")
     with np.errstate(over="ignore"):
         fitted = array.astype(spec.dtype)
     exact = spec.dtype in dtypes.INTEGERS
     if not np.array_equal(*((fitted, array) if exact else (np.isfinite(fitted), np.isfinite(array)))):
-        raise FileCaseError(f"input_data for {name!r} has numbers that {spec.dtype} cannot hold")
+        raise FileFormatError(f"input_data for {name!r} has numbers that {spec.dtype} cannot hold")
     return np.concatenate([fitted] * repeat) if repeat > 1 and array.ndim else fitted

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, ParamSpec, TypeVar
 
-from ..errors import InvalidLimitsError, LoadLimitError
+from ..errors import ArgumentError, LoadLimitError
 from ..ir import Graph, Node, Op, input_node
 from ..passes.cost import operations
 from ..runtime.device import default as default_device
@@ -60,7 +60,7 @@ class LoadLimits:
         for field in fields(self):
             value = getattr(self, field.name)
             if type(value) is not int or value < 1:
-                raise InvalidLimitsError(f"LoadLimits({field.name}={value!r}): give a whole number above 0")
+                raise ArgumentError(f"LoadLimits({field.name}={value!r}): give a whole number above 0")
 
 
 #: What is allowed where nothing else is said.
@@ -95,7 +95,7 @@ class Meter:
     def __init__(self, limits: LoadLimits | None = None, reader: str = "load") -> None:
         self.limits = DEFAULT_LIMITS if limits is None else limits
         if not isinstance(self.limits, LoadLimits):
-            raise InvalidLimitsError(
+            raise ArgumentError(
                 f"{reader}(limits={reprlib.repr(limits)}): give mgb.jit.LoadLimits(nodes=...), or None"
             )
         self._reader = reader

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 import numpy as np
 
 from ..errors import (
-    CompiledFileError,
+    ArgumentError,
     ConversionError,
+    FileFormatError,
     ImpureBodyError,
+    LoadedFunctionError,
     LoadLimitError,
     MgbError,
-    ModelFileError,
-    ModelInputError,
-    ModelNodeError,
-    ModelUnsupportedError,
     SymbolicReadError,
     TraceMismatchError,
+    UnsupportedError,
 )
 from ..ir import Graph
 from ..tensor import Outside, Tensor, active_trace
@@ -118,9 +118,9 @@ class Loaded:
 
         Raises
         ------
-        ModelInputError
+        ArgumentError
             They are too many or too few, or one has another name, dtype or shape than the file says.
-        ModelNodeError
+        LoadedFunctionError
             A node cannot be computed on values of these shapes.
         LoadLimitError
             The model asks for more work on values of these shapes than it was allowed.
@@ -152,7 +152,7 @@ class Loaded:
             raise
         except Exception as error:  # an op on values that it cannot take, such as an index out of range
             self._model(*inputs)  # op by op, which names the node
-            raise ModelNodeError(f"the model fails with {type(error).__name__}: {error}") from error
+            raise LoadedFunctionError(f"the model fails with {type(error).__name__}: {error}") from error
 
     def _follow(self, inputs: list[Any]) -> tuple[Any, ...]:
         paths = self._paths
@@ -176,18 +176,18 @@ class Loaded:
             return list(args)
         names = [spec.name for spec in self.inputs]
         if len(args) > len(names):
-            raise ModelInputError(f"{len(args)} inputs are given, the model takes ({self._signature()})")
+            raise ArgumentError(f"{len(args)} inputs are given, the model takes ({self._signature()})")
         given = dict(zip(names, args))
         for name, value in kwargs.items():
             if name not in names:
-                raise ModelInputError(f"the model has no input {name!r}; it takes ({self._signature()})")
+                raise ArgumentError(f"the model has no input {name!r}; it takes ({self._signature()})")
             if name in given:
-                raise ModelInputError(f"the input {name!r} is given twice")
+                raise ArgumentError(f"the input {name!r} is given twice")
             given[name] = value
         missing = [name for name in names if name not in given]
         if missing:
             message = f"the input {missing[0]!r} is missing; the model takes ({self._signature()})"
-            raise ModelInputError(message)
+            raise ArgumentError(message)
         lengths: dict[str, tuple[int, str]] = {}
         inputs = [self._input(spec, given[spec.name], lengths) for spec in self.inputs]
         if None not in key and not kwargs and len(self._checked) < _CHECKED:
@@ -201,7 +201,7 @@ class Loaded:
         if spec.dtype is None and not isinstance(value, np.ndarray | Tensor):
             return _nested(value)
         if value is None:
-            raise ModelInputError(f"input {spec}: got None")
+            raise ArgumentError(f"input {spec}: got None")
         tensor = _tensor(spec, value, self._model.device)
         if spec.shape is not None:
             _check_shape(spec, tensor.shape, lengths)
@@ -247,10 +247,10 @@ def _tensor(spec: ValueSpec, value: Any, device: str) -> Tensor:
             else Tensor(value, value.dtype if typed else spec.dtype, device)
         )
     except ConversionError as error:
-        raise ModelInputError(f"input {spec}: {error}") from error
+        raise ArgumentError(f"input {spec}: {error}") from error
     if spec.dtype is not None and tensor.dtype != spec.dtype:
         name = spec.dtype.name
-        raise ModelInputError(f"input {spec}: got {tensor.dtype.name}; convert it with .astype({name!r})")
+        raise ArgumentError(f"input {spec}: got {tensor.dtype.name}; convert it with .astype({name!r})")
     return tensor
 
 
@@ -258,14 +258,25 @@ def _check_shape(spec: ValueSpec, shape: tuple[int, ...], lengths: dict[str, tup
     """`lengths` are those that names stand for so far, with the input that said so."""
     assert spec.shape is not None
     if len(shape) != len(spec.shape):
-        raise ModelInputError(f"input {spec}: it has {len(spec.shape)} axes, got shape {shape}")
+        raise ArgumentError(f"input {spec}: it has {len(spec.shape)} axes, got shape {shape}")
     for axis, (wanted, found) in enumerate(zip(spec.shape, shape)):
         if isinstance(wanted, int) and wanted != found:
-            raise ModelInputError(f"input {spec}: axis {axis} has length {wanted}, got shape {shape}")
+            raise ArgumentError(f"input {spec}: axis {axis} has length {wanted}, got shape {shape}")
         if isinstance(wanted, str):
             length, other = lengths.setdefault(wanted, (found, spec.name))
             if length != found:
-                raise ModelInputError(f"input {spec}: {wanted!r} is {length} in {other!r}, got shape {shape}")
+                raise ArgumentError(f"input {spec}: {wanted!r} is {length} in {other!r}, got shape {shape}")
+
+
+@contextmanager
+def _naming(file: Any) -> Iterator[None]:
+    """Put the path of the file before the message of an error."""
+    try:
+        yield
+    except (FileFormatError, LoadLimitError, UnsupportedError) as error:
+        if isinstance(file, str | os.PathLike):
+            error.args = (f"{os.fspath(file)}: {error}",)
+        raise
 
 
 def load(
@@ -306,15 +317,14 @@ def load(
         It is what ``trace.export`` wrote.
     LoadLimitError
         It asks for more work than `limits` allow; a call may raise it too.
-    InvalidLimitsError
+    ArgumentError
         `limits` are no `LoadLimits`.
-    ModelFileError
-        It is not a model, or it is damaged; `ModelVersionError`: one of a version that is not read.
-    ModelUnsupportedError
+    FileFormatError
+        It is not a model, it is damaged, or neither its ending nor its bytes have a known format;
+        `FileVersionError`: one of a version that is not read.
+    UnsupportedError
         Operators or types are lacking; the message names each with its node.
-    UnknownFormatError
-        Neither its ending nor its bytes tell its format.
-    FormatMissingError, FormatImportError
+    FormatImportError
         What reads its format is not installed, or broken.
 
     Examples
@@ -327,13 +337,11 @@ def load(
     >>> load(file.getvalue())([3.0, 4.0])
     Tensor([6., 8.], device=xpux:0)
     """
-    try:
+    with _naming(file):
         source = ModelSource.of(file)
-        model = formats.of_source(source).read(source, outputs, device, limits)
-    except (CompiledFileError, LoadLimitError, ModelFileError, ModelUnsupportedError) as error:
-        if isinstance(file, str | os.PathLike):
-            error.args = (f"{os.fspath(file)}: {error}",)
-        raise
+    chosen = formats.of_source(source)
+    with _naming(file):
+        model = chosen.read(source, outputs, device, limits)
     return Loaded(model, backend, options)
 
 

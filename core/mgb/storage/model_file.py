@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..errors import CompiledFileError, ModelFileError
+from ..errors import CompiledFileError, FileFormatError
 from ..ir import Graph, Op
 from ..tensor import Tensor
 from .graph_file import MAGIC
@@ -92,14 +92,14 @@ class ModelSource:
         ------
         CompiledFileError
             It is what ``trace.export`` wrote.
-        ModelFileError
+        FileFormatError
             It is not a file.
         OSError
             It cannot be opened.
         """
         path = Path(file) if isinstance(file, str | os.PathLike) else None
         if path is not None and "\0" in str(path):
-            raise ModelFileError(f"{file!r} is not a path: it has a zero byte")
+            raise FileFormatError(f"{file!r} is not a path: it has a zero byte")
         data = _bytes_of(file) if path is None else path.read_bytes()
         if data.startswith(MAGIC):
             raise CompiledFileError(
@@ -114,10 +114,10 @@ def _bytes_of(file: Any) -> bytes:
     if isinstance(file, bytes | bytearray | memoryview):
         return bytes(file)
     if not hasattr(file, "read"):
-        raise ModelFileError(f"{file!r} is not a file: give a path, or a binary file open for reading")
+        raise FileFormatError(f"{file!r} is not a file: give a path, or a binary file open for reading")
     data = file.read()
     if not isinstance(data, bytes):
-        raise ModelFileError("the file object gives text; open it with mode 'rb'")
+        raise FileFormatError("the file object gives text; open it with mode 'rb'")
     return data
 
 
@@ -151,7 +151,7 @@ class Model(ABC):
         """The values of the outputs, computed by ops, which the trace around this call records.
 
         Nothing in it may depend on anything but the file and `inputs`: it is not watched. An op that cannot
-        be computed gives a `ModelNodeError`, what asks for too much work a `LoadLimitError`.
+        be computed gives a `LoadedFunctionError`, what asks for too much work a `LoadLimitError`.
         """
 
 
@@ -304,7 +304,7 @@ class Format(ABC):
 
         Raises
         ------
-        ModelFileError, ModelVersionError, ModelUnsupportedError, LoadLimitError
+        FileFormatError, FileVersionError, UnsupportedError, LoadLimitError
         """
 
     @abstractmethod
@@ -324,8 +324,8 @@ class Format(ABC):
 
         Raises
         ------
-        DumpUnsupportedError
+        UnsupportedError
             The format cannot say what an op does.
-        DumpOptionError, DumpNameError
+        ArgumentError
             It cannot be written as it is asked for.
         """

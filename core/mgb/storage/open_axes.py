@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import DumpNameError, DumpOptionError
+from ..errors import ArgumentError
 from ..ir import Graph, Spec
 from .model_file import Ends
 
@@ -58,15 +58,13 @@ def named_axes(
 
     Raises
     ------
-    DumpNameError
-        No input is called so.
-    DumpOptionError
-        An input has no such axis, or there are too many names.
+    ArgumentError
+        No input is called so, an input has no such axis, or there are too many names.
     """
     found: dict[tuple[int, int], str] = {}
     for name, axes in (given or {}).items():
         if name not in inputs:
-            raise DumpNameError(f"dynamic_axes: no input is called {name!r}: they are {', '.join(inputs)}")
+            raise ArgumentError(f"dynamic_axes: no input is called {name!r}: they are {', '.join(inputs)}")
         place = list(inputs).index(name)
         named = (
             axes
@@ -75,14 +73,14 @@ def named_axes(
         )
         for axis, text in named.items():
             if not isinstance(axis, int) or not -specs[place].ndim <= axis < specs[place].ndim:
-                raise DumpOptionError(
+                raise ArgumentError(
                     f"dynamic_axes: {name!r} of shape {specs[place].shape} has no axis {axis!r}"
                 )
             if not isinstance(text, str) or not text.isidentifier():
-                raise DumpOptionError(f"dynamic_axes: {text!r} is not a name of a length: give an identifier")
+                raise ArgumentError(f"dynamic_axes: {text!r} is not a name of a length: give an identifier")
             found[place, axis % specs[place].ndim] = text
     if len(set(found.values())) > len(_LENGTHS):
-        raise DumpOptionError(f"dynamic_axes: lengths of {len(_LENGTHS)} names at most are left open")
+        raise ArgumentError(f"dynamic_axes: lengths of {len(_LENGTHS)} names at most are left open")
     return found
 
 
@@ -106,7 +104,7 @@ def recorded_for(
             elif name is not None and name.isidentifier():
                 kwargs[name] = other
             else:
-                raise DumpOptionError("dynamic_axes= is for functions whose arguments are Tensors alone")
+                raise ArgumentError("dynamic_axes= is for functions whose arguments are Tensors alone")
         found, _ = traced._to_export(tuple(args), kwargs)
         found.check()
         yield lengths, found

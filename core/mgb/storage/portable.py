@@ -83,7 +83,7 @@ def unpack(
 
     Raises
     ------
-    GraphFileError
+    FileFormatError
         The file is damaged.
     """
     with file.reading("the program"):

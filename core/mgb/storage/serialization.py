@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import DeviceError, MapLocationError
+from ..errors import ArgumentError, DeviceError
 from ..runtime import device as devices
 from ..runtime.files import replace_file
 from ..tensor.arguments import explain as _explain
@@ -61,7 +61,7 @@ def load(f: File, map_location: Location = None) -> Any:
     FileFormatError
         The file is damaged or is not a safetensors file, a `ValueError`.
     DeviceError
-        A device in `map_location` is unknown or unusable here; `MapLocationError`: not a string. What a
+        A device in `map_location` is unknown or unusable here; `ArgumentError`: not a string. What a
         function raises is passed on.
     """
     place = _placing(map_location)
@@ -90,7 +90,7 @@ def _device(device: Any, says: str) -> str | None:
 
 def _named(device: Any, says: str) -> str:
     if not isinstance(device, str):
-        raise MapLocationError(
+        raise ArgumentError(
             f"load: map_location {says} {reprlib.repr(device)}, where the name of a device has to be: give "
             "'xpux', 'cpu0', {'gpu0': 'cpu0'} or a function that returns such a name"
         )

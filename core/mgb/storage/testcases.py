@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FileCaseError
+from ..errors import FileFormatError
 from .tensor_file import decoded, encoded
 
 #: What a traced function may call of it: see `holding`.
@@ -65,7 +65,7 @@ class Cases:
 
         Raises
         ------
-        FileCaseError
+        FileFormatError
             It is damaged.
         """
         try:
@@ -74,7 +74,7 @@ class Cases:
             inputs, outputs = zip(*pairs) if pairs else ((), ())
             return cls(inputs, outputs, float(found["maxerr"]), bool(found["silent"]), bool(found["check"]))
         except Exception as error:  # what a file says may be wrong in any way
-            raise FileCaseError(f"the test cases in the file ({CASES}) are damaged: {error}") from error
+            raise FileFormatError(f"the test cases in the file ({CASES}) are damaged: {error}") from error
 
     def beside(self, other: Cases) -> Cases:
         """Cases of two graphs side by side; those of the graph that has fewer are repeated."""

@@ -19,7 +19,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from ..errors import MgbError, PlaceError
+from ..errors import IndexOutOfRangeError, MgbError
 from ..ir.scalars import SCALARS
 from ..runtime.trusted import is_library, is_plugins
 from . import Tensor
@@ -140,7 +140,7 @@ def _of_all(name: str, bound: inspect.BoundArguments, error: Exception) -> Excep
     why = "" if _INSIDE.search(str(error)) or not str(error) else f": {error}"
     kind: type[Exception] = TypeError if isinstance(error, TypeError | AttributeError) else ValueError
     if isinstance(error, IndexError):
-        kind = PlaceError
+        kind = IndexOutOfRangeError
     return kind(f"{name}: it cannot be computed of {listed}{why}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import ForeignTensorError, MgbError, SymbolicReadError
+from ..errors import MgbError, SymbolicReadError, UnknownInputError
 from ..ir import CONST, Graph, Node, Op, Spec, const_node, input_node
 from ..runtime.precision import exactly
 from . import ACTIVE, Session, Tensor, place, run_in
@@ -29,7 +29,7 @@ class Builder(Session[Tensor]):
         if tensor._session is self:
             return self._nodes[tensor._index]
         if tensor._data is None:
-            raise ForeignTensorError("this tensor belongs to another trace, which has not finished")
+            raise UnknownInputError("this tensor belongs to another trace, which has not finished")
         return const_node(tensor._data, tensor.dtype, tensor._device)
 
     def step(self, op: Op, inputs: tuple[Tensor, ...], params: dict[str, Any]) -> Tensor:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import CommandError, MgbError
+from ..errors import ArgumentError, MgbError
 from ..runtime.shown import WIDE
 from .targets import target_of
 
@@ -156,7 +156,7 @@ def _profile(arguments: argparse.Namespace) -> int:
     from ..jit import trace
 
     if arguments.calls < 1:
-        raise CommandError(f"--calls {arguments.calls}: at least one call is measured; give 1 or more")
+        raise ArgumentError(f"--calls {arguments.calls}: at least one call is measured; give 1 or more")
     function, inputs = target_of(arguments.target, " ".join(arguments.shapes))
     traced = trace(inspect.unwrap(function), profiling=True)
     for _ in range(1 + arguments.calls):  # the first one records
@@ -186,7 +186,7 @@ def _reduce(arguments: argparse.Namespace) -> int:
 def _tool(module: str, what: str, extra: str) -> Any:
     """A module of a distribution that is installed with `extra`, or the command that installs it."""
     if importlib.util.find_spec(module.partition(".")[0]) is None:
-        raise CommandError(f'{what} not installed: pip install "mgb[{extra}]"')
+        raise ArgumentError(f'{what} not installed: pip install "mgb[{extra}]"')
     return importlib.import_module(module)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CommandError, FileCaseError
+from ..errors import ArgumentError, FileFormatError
 from ..jit import load, load_compiled
 from ..storage.graph_file import is_graph_file
 from ..storage.input_data import read_array
@@ -53,24 +53,24 @@ def run_file(
 
     Raises
     ------
-    CommandError
+    ArgumentError
         The arguments do not go together, or name something that cannot be read or written.
-    FileCaseError
+    FileFormatError
         A file holds no array, or the model no test cases.
     """
     if check and (inputs or output):
-        raise CommandError("--check runs the test cases in the file: leave --input and --output out")
+        raise ArgumentError("--check runs the test cases in the file: leave --input and --output out")
     given: dict[str, Array] = {}
     for text in inputs:
         name, array = _input(text)
         if name in given:
-            raise CommandError(f"--input {text}: {name!r} is given twice")
+            raise ArgumentError(f"--input {text}: {name!r} is given twice")
         given[name] = array
     try:
         read = load_compiled if allow_code and is_graph_file(file) else load
         model: Any = read(file, backend, limits=_limits(limits))
     except OSError as error:
-        raise CommandError(str(error)) from error
+        raise ArgumentError(str(error)) from error
     if check:
         return _check(model)
     results = _outputs(model, given)
@@ -86,7 +86,7 @@ def _limits(texts: Sequence[str]) -> LoadLimits:
         return LoadLimits(**{name: _number(text) for name, _, text in (t.partition("=") for t in texts)})
     except (TypeError, ValueError) as error:
         names = ", ".join(field.name for field in fields(LoadLimits))
-        raise CommandError(f"--limit {' '.join(texts)}: give NAME=NUMBER, where NAME is {names}") from error
+        raise ArgumentError(f"--limit {' '.join(texts)}: give NAME=NUMBER, where NAME is {names}") from error
 
 
 def _number(text: str) -> int:
@@ -99,7 +99,7 @@ def _number(text: str) -> int:
 def _input(text: str) -> tuple[str, Array]:
     name, equals, path = text.partition("=")
     if not equals:
-        raise CommandError(f"--input {text}: give NAME=FILE")
+        raise ArgumentError(f"--input {text}: give NAME=FILE")
     return name, read_array(path, f"--input {text}")
 
 
@@ -132,7 +132,7 @@ def _save(folder: Path, results: dict[str, Any]) -> None:
             elif value is not None:
                 np.save(folder / f"{stem}.npy", value)
     except OSError as error:
-        raise CommandError(f"--output {folder}: {error}; give a folder that can be written to") from error
+        raise ArgumentError(f"--output {folder}: {error}; give a folder that can be written to") from error
 
 
 def _file_name(name: str) -> str:
@@ -152,7 +152,7 @@ def _parts(values: list[Any], prefix: str = "") -> Iterator[tuple[str, Array]]:
 def _check(model: Any) -> int:
     """Replay the test cases in a file; status 1 when one fails."""
     if CASES not in model.metadata:
-        raise FileCaseError("the file has no test cases: write them with dump(..., input_data=...)")
+        raise FileFormatError("the file has no test cases: write them with dump(..., input_data=...)")
     cases = Cases.from_text(model.metadata[CASES])
     failed = 0
     for number, lines in enumerate(cases.failures(lambda inputs: _outputs(model, dict(inputs)))):

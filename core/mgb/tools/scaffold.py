@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from ..backends.plugins import EXTRAS, installed
-from ..errors import CommandError
+from ..errors import ArgumentError
 
 #: What each language is said to be in the new distribution, and what that requires besides.
 LANGUAGES = {
@@ -46,18 +46,18 @@ def write(name: str, language: str, parent: Path) -> Path:
 
     Raises
     ------
-    CommandError
+    ArgumentError
         The name is none, or taken, or the folder is there: nothing is overwritten.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise CommandError(f"{name!r} is not a valid backend name: use lower-case letters, digits and _")
+        raise ArgumentError(f"{name!r} is not a valid backend name: use lower-case letters, digits and _")
     if name in {*EXTRAS, *installed()}:
-        raise CommandError(f"there is a backend called {name!r}, take another name; mgb backends lists them")
+        raise ArgumentError(f"there is a backend called {name!r}, take another name; mgb backends lists them")
     folder = parent / f"mgb-backend-{name}"
     try:
         folder.mkdir()
     except FileExistsError as error:
-        raise CommandError(f"{folder} is there, and nothing is overwritten: take another name") from error
+        raise ArgumentError(f"{folder} is there, and nothing is overwritten: take another name") from error
     for path, text in rendered(name, language).items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

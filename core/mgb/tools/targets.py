@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CommandError
+from ..errors import ArgumentError
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "impure"}
@@ -28,22 +28,22 @@ def target_of(text: str, shapes: str = "") -> tuple[Any, list[Any]]:
 
     Raises
     ------
-    CommandError
+    ArgumentError
         The function does not exist, or its arguments are unknown.
     """
     path, _, name = text.rpartition(":")
     if not path or not Path(path).is_file():
-        raise CommandError(f"{text!r} is not FILE:FUNCTION with a FILE that exists")
+        raise ArgumentError(f"{text!r} is not FILE:FUNCTION with a FILE that exists")
     if Path(path).suffix != ".py":
-        raise CommandError(f"{path} is no Python file, NAME.py; mgb run reads models and exported files")
+        raise ArgumentError(f"{path} is no Python file, NAME.py; mgb run reads models and exported files")
     module = load_file(Path(path))
     function = getattr(module, name, None)
     if not callable(function):
-        raise CommandError(f"{path} has no function {name!r}")
+        raise ArgumentError(f"{path} has no function {name!r}")
     if shapes:
         return function, _inputs(shapes)
     if not hasattr(module, "example_inputs"):
-        raise CommandError("give --shapes, or define example_inputs() in the file")
+        raise ArgumentError("give --shapes, or define example_inputs() in the file")
     return function, list(module.example_inputs())
 
 
@@ -70,5 +70,5 @@ def _inputs(shapes: str) -> list[Any]:
             values = random.standard_normal(spec.shape) if is_float else np.ones(spec.shape)
             found.append(Tensor(values.astype(spec.dtype), spec.dtype))
     except MemoryError as error:
-        raise CommandError(f"--shapes {shapes!r}: {error}; give shorter lengths") from error
+        raise ArgumentError(f"--shapes {shapes!r}: {error}; give shorter lengths") from error
     return found

@@ -51,7 +51,7 @@ class GraphInference:
 
         Raises
         ------
-        ModelInputError
+        ArgumentError
             They are not the inputs of the model.
         """
         results = self._function.run(*inp_args, **(inp_dict or {}))

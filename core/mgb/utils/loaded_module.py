@@ -90,7 +90,7 @@ def load_module(
 
     Raises
     ------
-    ModelFileError, ModelUnsupportedError, LoadLimitError, UnknownFormatError, FormatMissingError
+    FileFormatError, UnsupportedError, LoadLimitError, FormatImportError
         As `mgb.jit.load`.
 
     Examples

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import FileFormatError, StateMismatchError
+from ..errors import FileFormatError, StateDictError
 from ..module import GRU, LSTM, RNN, GroupNorm, InstanceNorm, Module, MultiHeadAttention, PReLU
 from ..module.conv import _Convolution
 from ..module.normalization import _BatchNorm
@@ -174,7 +174,7 @@ def load_torch_state_dict(
 
     Raises
     ------
-    StateMismatchError
+    StateDictError
         Says at once which keys are missing, which unexpected, and which shapes differ; nothing has changed.
         It is a `KeyError` and a `ValueError`.
     FileFormatError
@@ -200,7 +200,7 @@ def load_torch_state_dict(
         if given[name].shape != shape
     ]
     if misfits or (strict and (missing or unexpected)):
-        raise StateMismatchError(_difference(module, missing, unexpected, misfits, given))
+        raise StateDictError(_difference(module, missing, unexpected, misfits, given))
     values = [pair for entry in found for pair in _values(entry, given[entry.name])]
     for tensor, value in values:
         tensor._reset(value)

@@ -12,7 +12,7 @@ import pytest
 from auto_sessions import BACKEND, auto, noted, off
 from mgb import Parameter, Tensor, jit, optimizer, random, tensor
 from mgb.autodiff import Function, GradManager
-from mgb.errors import AutoInputError, AutoWarning, ShapeError, UnknownBackendError
+from mgb.errors import ArgumentError, AutoWarning, ShapeError, UnknownBackendError
 from mgb.ir import Kind, Op, Spec
 from mgb.module import BatchNorm1d, Dropout, Linear, Module, ReLU, Sequential
 from mgb.tensor.apply import apply
@@ -207,7 +207,7 @@ def test_compile_failure_falls_back_to_op_by_op(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("after", [-1, 1.5, True, "2"])
 def test_invalid_after_is_rejected(after: Any) -> None:
-    with pytest.raises(AutoInputError, match="after"):
+    with pytest.raises(ArgumentError, match="after"):
         jit.auto(after=after)
 
 

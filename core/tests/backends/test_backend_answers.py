@@ -84,7 +84,7 @@ def test_wrong_return_value_is_reported_with_the_backend_name(what, monkeypatch)
     monkeypatch.setenv("MGB_CACHE", "0")
     x, y = tensor([3.0]), tensor([[3.0], [2.0]])  # whose lengths stay
     traced = trace(lambda: (x * 2.0 + 1.0, y * 3.0 - 1.0), symbolic=True, backend="stranger")
-    with pytest.raises(errors.BackendAnswerError, match=text):
+    with pytest.raises(errors.BackendContractError, match=text):
         traced()
 
 
@@ -112,5 +112,5 @@ def test_failing_probe_does_not_hide_other_backends(distribution):  # noqa: F811
     lines = {line.name: line.problem for line in plugins.status()}
     assert "probe() of backend 'raising' failed: ZeroDivisionError" in lines["raising"]
     assert not lines["eager"] and lines["sound"] == ""
-    with pytest.raises(errors.BackendAnswerError, match="ZeroDivisionError"):
+    with pytest.raises(errors.BackendContractError, match="ZeroDivisionError"):
         plugins.load_backend("raising")

@@ -16,7 +16,7 @@ import pytest
 from mgb import Tensor
 from mgb.amp import GradScaler, autocast
 from mgb.autodiff import Function, GradManager
-from mgb.errors import DeviceError, StateKeyError
+from mgb.errors import DeviceError, StateDictError
 from mgb.jit import partial_trace, trace
 
 RNG = np.random.default_rng(0)
@@ -410,7 +410,7 @@ def test_scaler_accumulation_update_and_state() -> None:
     assert other.state_dict() == state and repr(other) == repr(scaler)
     other.update(3.0)
     assert other.scale_factor.item() == 3.0
-    with pytest.raises(StateKeyError, match="has no growth_factor, tracker"):
+    with pytest.raises(StateDictError, match="has no growth_factor, tracker"):
         other.load_state_dict({name: state[name] for name in state.keys() - {"growth_factor", "tracker"}})
     for wrong in ({"init_scale": 0.0}, {"growth_factor": 0.5}, {"backoff_factor": 1.0}):
         with pytest.raises(ValueError, match=f"GradScaler.*{next(iter(wrong))}"):

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 from mgb import Parameter, tensor
 from mgb.autodiff import GradManager
-from mgb.errors import ParameterError
+from mgb.errors import ArgumentError
 from mgb.jit import trace
 from mgb.optimizer import LBFGS
 
@@ -96,11 +96,11 @@ def test_rosenbrock_function_is_minimized():
 
 def test_invalid_options_raise():
     x, y = Parameter([1.0]), Parameter([2.0])
-    with pytest.raises(ParameterError, match="one group"):
+    with pytest.raises(ArgumentError, match="one group"):
         LBFGS([{"params": [x]}, {"params": [y]}])
-    with pytest.raises(ParameterError, match="strong_wolfe"):
+    with pytest.raises(ArgumentError, match="strong_wolfe"):
         LBFGS([x], line_search_fn="armijo")
-    with pytest.raises(ParameterError, match="at least 1"):
+    with pytest.raises(ArgumentError, match="at least 1"):
         LBFGS([x], history_size=0)
     with pytest.raises(TypeError, match="closure"):
         LBFGS([x]).step()

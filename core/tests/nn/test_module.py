@@ -8,7 +8,7 @@ import pickle
 import mgb.module as M
 import numpy as np
 import pytest
-from mgb.errors import StateKeyError
+from mgb.errors import StateDictError
 from mgb.module import init
 from mgb.module.module import Module
 from mgb.tensor import Parameter, Tensor
@@ -167,7 +167,7 @@ def test_load_state_dict_is_strict_and_all_or_nothing():
     state = net.state_dict()
     with pytest.raises(KeyError, match=r"Unused params violate `strict=True`, unused=.*'more'") as info:
         net.load_state_dict({**state, "more": np.ones(1)})
-    assert isinstance(info.value, StateKeyError)
+    assert isinstance(info.value, StateDictError)
     less = {k: v + 1 for k, v in state.items() if k != "shared.weight"}
     with pytest.raises(KeyError, match=r"Missing params .*shared\.weight"):
         net.load_state_dict(less)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from mgb.autodiff import GradManager
-from mgb.errors import ParameterError, StateKeyError
+from mgb.errors import ArgumentError, StateDictError
 from mgb.jit import trace
 from mgb.optimizer import (
     LAMB,
@@ -326,9 +326,9 @@ def test_load_state_dict_rejects_mismatched_state():
         ("differs in .*lr_decay.*: another optimizer", Adagrad(p)),
         (r"should be \(1,\), get \(2,\)", Adam([q], lr=0.1)),
     ):
-        with pytest.raises(ParameterError, match=text):
+        with pytest.raises(ArgumentError, match=text):
             opt.load_state_dict(bad.state_dict())
-    with pytest.raises(StateKeyError, match="parameter 0 holds"):
+    with pytest.raises(StateDictError, match="parameter 0 holds"):
         opt.load_state_dict({**good, "state": {}})
 
 
@@ -359,7 +359,7 @@ def test_invalid_schedules_raise():
         MultiStepLR(opt, [3, 1])
     with pytest.raises(KeyError, match="initial_lr"):
         MultiStepLR(opt, [3], current_epoch=2)
-    with pytest.raises(StateKeyError, match="another kind of scheduler"):
+    with pytest.raises(StateDictError, match="another kind of scheduler"):
         MultiStepLR(opt, [3]).load_state_dict({"gamma": 1})
 
 

@@ -10,7 +10,7 @@ import mgb.optimizer as ours
 import numpy as np
 import pytest
 from mgb import Parameter, Tensor
-from mgb.errors import StateKeyError
+from mgb.errors import StateDictError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 theirs = torch.optim.lr_scheduler
@@ -77,7 +77,7 @@ def test_schedule_resumes_from_its_state_dict(name: str) -> None:
         schedule.step()
         later.step()
         assert rates(first) == rates(second)
-    with pytest.raises(StateKeyError, match="another kind"):
+    with pytest.raises(StateDictError, match="another kind"):
         later.load_state_dict({})
 
 

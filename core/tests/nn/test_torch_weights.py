@@ -13,7 +13,7 @@ import mgb.module as M
 import numpy as np
 import pytest
 from mgb import Tensor
-from mgb.errors import FileFormatError, StateMismatchError
+from mgb.errors import FileFormatError, StateDictError
 from mgb.utils import load_torch_state_dict, torch_state_dict
 from mgb.utils.torch_weights import Entry, entries
 
@@ -204,12 +204,12 @@ def test_all_mismatches_are_reported_at_once_and_nothing_changes() -> None:
     state = T.Sequential(T.Linear(3, 4), T.BatchNorm1d(5)).state_dict()
     state["more"], state["0.weight"] = torch.zeros(1), state["0.weight"] + 1
     del state["0.bias"]
-    with pytest.raises(StateMismatchError) as caught:
+    with pytest.raises(StateDictError) as caught:
         load_torch_state_dict(ours, state)
     text = str(caught.value)
     assert "missing: 0.bias; unexpected: more; of another shape: 1.weight: (5,) instead of (4,)" in text
     assert isinstance(caught.value, KeyError) and isinstance(caught.value, ValueError)
-    with pytest.raises(StateMismatchError, match=r"of another shape: 1\.weight"):
+    with pytest.raises(StateDictError, match=r"of another shape: 1\.weight"):
         load_torch_state_dict(ours, state, strict=False)
     for name, value in ours.state_dict().items():
         np.testing.assert_array_equal(value, before[name])
@@ -223,7 +223,7 @@ def test_invalid_state_dict_raises() -> None:
     with pytest.raises(TypeError, match=r"got Linear; give its state_dict\(\)"):
         load_torch_state_dict(ours, T.Linear(3, 4))  # type: ignore[arg-type]
     wrapped = {f"module.{key}": value for key, value in T.Linear(3, 4).state_dict().items()}
-    with pytest.raises(StateMismatchError, match=r"removeprefix\('module\.'\)"):
+    with pytest.raises(StateDictError, match=r"removeprefix\('module\.'\)"):
         load_torch_state_dict(ours, wrapped)
     with pytest.raises(TypeError, match="bias is not an array of numbers, but str"):
         load_torch_state_dict(ours, {"weight": np.ones((4, 3)), "bias": "zeros"})

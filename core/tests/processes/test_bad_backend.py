@@ -29,21 +29,21 @@ BAD = {
                errors.BackendImportError,
                r"'broken' \(mgb-broken\) cannot be imported: OSError: libnowhere.*reinstall mgb-broken"),
     "syntax": ({"source": "def mgb_backend(:"}, errors.BackendImportError, "cannot be imported: SyntaxError"),
-    "older": ({"version": API_VERSION - 1}, errors.BackendVersionError,
+    "older": ({"version": API_VERSION - 1}, errors.BackendUnavailableError,
               rf"'older' \(mgb-older\).* version {API_VERSION - 1} .* version {API_VERSION}: "
               r"pip install --upgrade mgb-older$"),
-    "newer": ({"version": API_VERSION + 1}, errors.BackendVersionError,
+    "newer": ({"version": API_VERSION + 1}, errors.BackendUnavailableError,
               rf"'newer' \(mgb-newer\).* version {API_VERSION + 1} .* version {API_VERSION}: "
               r"pip install --upgrade mgb$"),
     "versionless": ({"source": "from mgb.backends import Traits\nTraits(frozenset())"},
                     errors.BackendImportError, r"'versionless' \(mgb-versionless\).*'api_version'"),
-    "misspelt": ({"words": ["mull"]}, errors.BackendTraitsError,
+    "misspelt": ({"words": ["mull"]}, errors.BackendContractError,
                  r"'misspelt' \(mgb-misspelt\): Traits.vocabulary has 'mull'; did you mean 'mul'\?"),
-    "wrong_dtype": ({"dtypes": ["fp32"]}, errors.BackendTraitsError,
+    "wrong_dtype": ({"dtypes": ["fp32"]}, errors.BackendContractError,
                     r"'wrong_dtype' \(mgb-wrong-dtype\): Traits.dtypes has 'fp32'; did you mean 'float32'"),
-    "no_traits": ({"traits": "3"}, errors.BackendTraitsError,
+    "no_traits": ({"traits": "3"}, errors.BackendContractError,
                   r"'no_traits' \(mgb-no-traits\): its attribute `traits` is 3, not a Traits"),
-    "wrong_probe": ({"problem": ["no compiler"]}, errors.BackendAnswerError,
+    "wrong_probe": ({"problem": ["no compiler"]}, errors.BackendContractError,
                     r"probe\(\) of backend 'wrong_probe' gave \['no compiler'\], .* str or None"),
     "unable": ({"problem": "no compiler: apt install gcc"}, errors.BackendUnavailableError,
                "apt install gcc"),
@@ -99,7 +99,7 @@ def test_two_packages_with_one_backend_name_conflict(distribution, monkeypatch):
     distribution("mine", dist="their-mine")
     monkeypatch.setenv("MGB_JIT_BACKEND", "mine")
     traced = trace(step, symbolic=True)
-    with pytest.raises(errors.BackendConflictError, match=r"mgb-mine and by their-mine.*pip uninstall"):
+    with pytest.raises(errors.BackendUnavailableError, match=r"mgb-mine and by their-mine.*pip uninstall"):
         traced(tensor([3.0]))
     check_others(monkeypatch)
 

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from mgb.errors import CommandError
+from mgb.errors import ArgumentError
 from mgb.tools import scaffold
 
 EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples" / "backend_c"
@@ -50,12 +50,12 @@ def test_c_example_matches_the_generated_backend() -> None:
 
 def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     scaffold.write("brand_new", "python", tmp_path)
-    with pytest.raises(CommandError, match="nothing is overwritten"):
+    with pytest.raises(ArgumentError, match="nothing is overwritten"):
         scaffold.write("brand_new", "python", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["eager", "Upper", "a-b", "", "../x"])
 def test_invalid_backend_names_are_rejected(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CommandError):
+    with pytest.raises(ArgumentError):
         scaffold.write(name, "python", tmp_path)
     assert not list(tmp_path.iterdir())

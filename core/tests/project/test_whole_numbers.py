@@ -7,7 +7,7 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
-from mgb.errors import ConversionError, MgbError, ParameterError, ShapeError
+from mgb.errors import ArgumentError, ConversionError, MgbError, ShapeError
 from mgb.optimizer import SGD, Adam
 
 ROW, PLANE = mgb.tensor([1.0, 2.0, 3.0, 4.0]), mgb.tensor(np.zeros((2, 4)))
@@ -72,7 +72,7 @@ def test_a_bool_is_no_axis(call):
 )
 @pytest.mark.parametrize("kind", [SGD, Adam])
 def test_optimizers_refuse_rates_that_are_no_numbers(kind, options):
-    with pytest.raises(ParameterError, match=r"is not a number|is negative"):
+    with pytest.raises(ArgumentError, match=r"is not a number|is negative"):
         kind([mgb.Parameter([1.0])], **options)
 
 

@@ -8,6 +8,7 @@ import sys
 
 import mgb
 import pytest
+from mgb import errors
 from mgb.runtime.aliases import Aliases
 
 
@@ -25,6 +26,13 @@ def test_former_name_warns_and_gives_the_module_itself(name: str, monkeypatch: p
         found = importlib.import_module(f"mgb.{name}")
     assert found is importlib.import_module(f"mgb.{mgb._MOVED[name]}")
     assert told[0].filename == importlib.__file__  # whoever imports
+
+
+@pytest.mark.parametrize("name, former", [(n, f) for n, fs in errors._FORMER.items() for f in fs.split()])
+def test_former_error_warns_and_is_what_replaced_it(name: str, former: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"mgb\.errors\.{former} is {name} now"):
+        assert getattr(errors, former) is getattr(errors, name)
+    assert former not in dir(errors)
 
 
 def test_modules_below_a_former_name_are_not_loaded_twice() -> None:

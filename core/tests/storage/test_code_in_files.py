@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from mgb import jit
 from mgb.backends import ALL_DTYPES, Backend, Kernel, Scope, Traits
-from mgb.errors import CompiledFileError, FileFormatError, GraphFileError, MgbError
+from mgb.errors import CompiledFileError, FileFormatError, MgbError
 from mgb.jit import trace
 from mgb.tools.cli import main
 from mgb.utils.comp_graph_tools import GraphInference
@@ -158,9 +158,9 @@ def test_allow_code_does_not_treat_models_as_code(tmp_path: Path, capsys: pytest
     np.save(tmp_path / "x.npy", X)
     arguments = ["run", str(tmp_path / "model.mgb"), "--input", f"x={tmp_path}/x.npy", "--allow-code"]
     assert main(arguments) == 0 and "y: float32[8]" in capsys.readouterr().out
-    with pytest.raises(GraphFileError, match=r"mgb\.jit\.load reads models"):
+    with pytest.raises(FileFormatError, match=r"mgb\.jit\.load reads models"):
         jit.load_compiled(tmp_path / "model.mgb")
-    with pytest.raises(GraphFileError, match="takes the path of a file"):
+    with pytest.raises(FileFormatError, match="takes the path of a file"):
         jit.load_compiled(io.BytesIO(b""))  # type: ignore[arg-type]
 
 

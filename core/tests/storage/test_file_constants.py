@@ -11,7 +11,7 @@ import mgb.functional as F
 import mgb.module as M
 import numpy as np
 import pytest
-from mgb.errors import DumpStateError
+from mgb.errors import ExportError
 from mgb.jit import load_compiled, trace
 from mgb.tensor import Tensor, tensor
 
@@ -85,7 +85,7 @@ def test_changed_shape_is_rejected_before_writing_the_file(write: Callable[..., 
     (tmp_path / "f").write_bytes(b"as it was")
     p._reset(tensor(np.ones(4, np.float32)))
     with pytest.raises(
-        DumpStateError, match=r"was float32\[1\] .* is float32\[4\] now: call the function again"
+        ExportError, match=r"was float32\[1\] .* is float32\[4\] now: call the function again"
     ):
         write(function, tmp_path / "f")
     assert (tmp_path / "f").read_bytes() == b"as it was"

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mgb import dtypes
-from mgb.errors import DeviceError, FileFormatError, MapLocationError
+from mgb.errors import ArgumentError, DeviceError, FileFormatError
 from mgb.module import Linear
 from mgb.storage.serialization import load, save
 from mgb.tensor import Parameter, Tensor
@@ -228,7 +228,7 @@ def test_invalid_map_location_raises_its_own_error():
         found(broken)
     assert not isinstance(caught.value, FileFormatError)
     for wrong in (3, {"cpu1": 3}, {3: "cpu1"}, lambda _name: 3, ["cpu1"]):
-        with pytest.raises(MapLocationError, match=r"map_location .*(3|cpu1)") as caught:
+        with pytest.raises(ArgumentError, match=r"map_location .*(3|cpu1)") as caught:
             found(wrong)
         assert isinstance(caught.value, TypeError) and not isinstance(caught.value, FileFormatError)
     assert found(lambda _name: None)["b"].device == "xpux:0"

@@ -17,7 +17,7 @@ import profiling
 import pytest
 from mgb import Tensor, tensor
 from mgb.autodiff import GradManager
-from mgb.errors import NothingProfiledError, ProfilingOffError
+from mgb.errors import TraceError
 from mgb.executor import Options, compile_program
 from mgb.executor.profile import PROFILED, CallProfile
 from mgb.executor.profile_bandwidth import copy_bandwidth
@@ -213,7 +213,7 @@ def test_each_instance_has_its_own_profile() -> None:
     for _ in range(3):
         first.run(floats(3))
     assert first.run.get_profile()["calls"] == 1
-    with pytest.raises(NothingProfiledError):
+    with pytest.raises(TraceError):
         second.run.get_profile()
 
 
@@ -321,7 +321,7 @@ def test_profile_methods_without_profiling_raise(question: str, tmp_path: Path) 
     traced = trace(body)
     for _ in range(3):
         traced(floats(8, 4), floats(4, 6))
-    with pytest.raises(ProfilingOffError, match=r"body is not profiled.*@trace\(profiling=True\)"):
+    with pytest.raises(TraceError, match=r"body is not profiled.*@trace\(profiling=True\)"):
         ask(traced, question, tmp_path / "trace.json")
     assert not list(tmp_path.iterdir())
 
@@ -334,7 +334,7 @@ def test_profile_methods_without_a_compiled_call_raise(
     calls: int, options: dict[str, Any], question: str, tmp_path: Path
 ) -> None:
     traced = profiled(calls, **options)
-    with pytest.raises(NothingProfiledError, match="call it, twice"):
+    with pytest.raises(TraceError, match="call it, twice"):
         ask(traced, question, tmp_path / "trace.json")
     assert not list(tmp_path.iterdir())
 
@@ -342,7 +342,7 @@ def test_profile_methods_without_a_compiled_call_raise(
 def test_reset_profile_clears_the_profile() -> None:
     traced = profiled(6)
     traced.reset_profile()
-    with pytest.raises(NothingProfiledError):
+    with pytest.raises(TraceError):
         traced.get_profile()
     traced(floats(8, 4), floats(4, 6, seed=1))
     assert traced.get_profile()["calls"] == 1

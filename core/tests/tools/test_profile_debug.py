@@ -11,7 +11,7 @@ import mgb.functional as F
 import numpy as np
 import pytest
 from mgb import Tensor, tensor
-from mgb.errors import DebugLevelError, ProfilingOffError
+from mgb.errors import TraceError, VariableError
 from mgb.jit import trace
 
 LOGGER = logging.getLogger("mgb.debug")
@@ -128,7 +128,7 @@ def test_mgb_debug_does_not_enable_profiles(
     traced = trace(step)
     for _ in range(3):
         traced(ones(2, 3))
-    with pytest.raises(ProfilingOffError):
+    with pytest.raises(TraceError):
         traced.get_profile()
 
 
@@ -169,7 +169,7 @@ def test_terminal_output_uses_rich(
 def test_invalid_debug_level_raises(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MGB_DEBUG", value)
     traced = trace(step)
-    with pytest.raises(DebugLevelError, match="set it to 0, 1, 2, 3 or 4"):
+    with pytest.raises(VariableError, match="set it to 0, 1, 2, 3 or 4"):
         traced(ones(2, 3))
     monkeypatch.delenv("MGB_DEBUG")
     traced(ones(2, 3))

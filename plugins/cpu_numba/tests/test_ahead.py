@@ -203,7 +203,7 @@ def test_missing_compiler_error_names_the_package_to_install(tmp_path: Path) -> 
         import numpy as np, mgb
         try:
             mgb.jit.load_compiled("f.mgb")
-        except mgb.errors.ExportedTargetError as error:
+        except mgb.errors.BackendUnavailableError as error:
             print(error)
         print(mgb.jit.load_compiled("f.mgb", backend="eager")(np.zeros((3, 5), np.float32)).shape)
     """
@@ -233,7 +233,7 @@ def test_corrupt_kernel_fails_its_checksum(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[content.index(b"\x7fELF") + 100] ^= 1
     path.write_bytes(content)
-    with pytest.raises(errors.GraphFileError, match="do not fit their checksum"):
+    with pytest.raises(errors.FileFormatError, match="do not fit their checksum"):
         jit.load_compiled(path)
 
 

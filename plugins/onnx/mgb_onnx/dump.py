@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mgb import __version__
-from mgb.errors import DumpOptionError
+from mgb.errors import ArgumentError
 from mgb.runtime.files import replace_file
 from mgb.storage.model_file import DumpInfo, DumpRequest, File
 from mgb.storage.testcases import CASES
@@ -46,7 +46,7 @@ def _serialized(model: Any) -> bytes:
     try:
         return bytes(model.SerializeToString(deterministic=True))
     except ValueError as error:
-        raise DumpOptionError(
+        raise ArgumentError(
             f"the file would be larger than the 2 GiB of a protobuf message: {error}; split the function"
         ) from error
 

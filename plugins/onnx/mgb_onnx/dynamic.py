@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from mgb.errors import DumpUnsupportedError
+from mgb.errors import UnsupportedError
 from mgb.storage.model_file import Names
 from onnx import helper, numpy_helper
 
@@ -36,7 +36,7 @@ def merged(models: Sequence[Any], lengths: Sequence[Lengths], axes: Mapping[tupl
 
     Raises
     ------
-    DumpUnsupportedError
+    UnsupportedError
         The models differ in more than numbers that follow from the lengths.
     """
     first, graph = models[0], models[0].graph
@@ -71,7 +71,7 @@ def merged(models: Sequence[Any], lengths: Sequence[Lengths], axes: Mapping[tupl
 
 def _same(what: str, protos: Sequence[Any]) -> None:
     if any(p != protos[0] for p in protos):
-        raise DumpUnsupportedError(
+        raise UnsupportedError(
             f"{what} is another one for other lengths: dynamic_axes= leaves open what decides only shapes "
             "and counts; leave that axis out of it"
         )
@@ -105,7 +105,7 @@ class _Fit:
 
         Raises
         ------
-        DumpUnsupportedError
+        UnsupportedError
             No such polynomial gives these arrays.
         """
         if len({a.shape for a in arrays}) > 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from mgb.errors import ModelNodeError, ModelUnsupportedError
+from mgb.errors import LoadedFunctionError, UnsupportedError
 from mgb.ir import exact_text
 from mgb.tensor import Tensor
 
@@ -38,7 +38,7 @@ class Expansions:
 
         Raises
         ------
-        ModelUnsupportedError
+        UnsupportedError
             ONNX has none for them.
         """
         types = tuple(map(_type_of, inputs))
@@ -70,9 +70,9 @@ def _expansion(
     try:
         text = b"" if schema is None else _written(schema, version, call, inputs, attributes)
     except Exception as error:  # the onnx package refuses attributes that lie in many ways
-        raise ModelNodeError(f"{call.place}: the onnx package cannot spell it out: {error}") from error
+        raise LoadedFunctionError(f"{call.place}: the onnx package cannot spell it out: {error}") from error
     if not text:
-        raise ModelUnsupportedError(
+        raise UnsupportedError(
             f"{call.place}: operator {call.operator} of domain {call.domain or 'ai.onnx'} is not supported "
             f"in opset {version} for these inputs"
         )

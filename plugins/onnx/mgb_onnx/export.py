@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from mgb.errors import DumpUnsupportedError
+from mgb.errors import UnsupportedError
 from mgb.ir import CONST, Graph, Node, digest, exact_text
 from mgb.loops import LOOPS, RESULT
 from mgb.ops.declare import OPS
@@ -95,7 +95,7 @@ class GraphSheet(Sheet):
     def _value(self, node: Node, inputs: Sequence[str], wanted: str | None) -> str:
         """Add what computes `node` and return the name of its value."""
         if node.spec.dtype not in NUMBER_OF:
-            raise DumpUnsupportedError(
+            raise UnsupportedError(
                 f"{node.op.name} at {node.source or 'an unknown place'} gives {node.spec.dtype}, which no "
                 "file of ONNX carries: compute with real and imaginary parts, or leave it out of the function"
             )
@@ -164,7 +164,7 @@ class Library:
 
         Raises
         ------
-        DumpUnsupportedError
+        UnsupportedError
             ONNX has no word for the op in these dtypes, and the op no body.
         """
         specs = tuple(i.spec for i in node.inputs)
@@ -172,9 +172,7 @@ class Library:
         key = digest(f"{node.op.name}({', '.join(map(str, specs))}; {params})".encode())
         name = f"{_identifier(node.op.name)}__{key[:10]}"
         if name in self._open:
-            raise DumpUnsupportedError(
-                f"{node.op.name}: its body calls itself on the same types, without an end"
-            )
+            raise UnsupportedError(f"{node.op.name}: its body calls itself on the same types, without an end")
         if name not in self.functions:  # added when it is written, so after those that it calls: some readers
             self.functions[name] = self._written(name, node)  # know only what comes before
         return name
@@ -188,7 +186,7 @@ class Library:
             why = "ONNX has no operator for this dtype; cast its operands with astype, or leave it"
             if node.op.ordered or node.op.over_mesh:
                 why = "files of ONNX are for one process; leave what ranks exchange"
-            raise DumpUnsupportedError(
+            raise UnsupportedError(
                 f"{node.op.name}({types}){inside} at {node.source or 'an unknown place'}: {why} out of the "
                 "function"
             )
@@ -229,7 +227,7 @@ def _json_of(value: Any) -> Any:
         return {"dtype": value.name}
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, str | int | float | bool | None):
-        raise DumpUnsupportedError(f"a parameter of type {type(value).__name__} cannot be written as JSON")
+        raise UnsupportedError(f"a parameter of type {type(value).__name__} cannot be written as JSON")
     return plain
 
 
@@ -247,7 +245,7 @@ def model_of(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], style:
 
     Raises
     ------
-    DumpUnsupportedError
+    UnsupportedError
         ONNX cannot say what an op does in its dtypes.
     """
     library = Library()

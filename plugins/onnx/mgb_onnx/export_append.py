@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from mgb.errors import DumpNameError, DumpOptionError, DumpWarning, FileCaseError, ModelFileError
+from mgb.errors import ArgumentError, DumpWarning, FileFormatError
 from mgb.storage.testcases import CASES, Cases
 
 from .export_loops import graphs_within, nodes_within
@@ -26,17 +26,14 @@ def append_to(file: Any, model: Any) -> Any:
 
     Raises
     ------
-    DumpOptionError
-        `file` is not a path, its model is of an older opset, or both say something that only one can.
-    DumpNameError
-        Both have an input, an output or a function of one name.
-    ModelFileError
-        The file is not an ONNX model.
-    FileCaseError
-        Its test cases are damaged.
+    ArgumentError
+        `file` is not a path, its model is of an older opset, or both say something that only one can, or
+        have an input, an output or a function of one name.
+    FileFormatError
+        The file is not an ONNX model, or its test cases are damaged.
     """
     if not isinstance(file, str | os.PathLike):
-        raise DumpOptionError("append=True adds to a file: give its path, not a file object")
+        raise ArgumentError("append=True adds to a file: give its path, not a file object")
     path = Path(file)
     if not path.exists():
         return model
@@ -44,14 +41,16 @@ def append_to(file: Any, model: Any) -> Any:
     try:
         old.ParseFromString(path.read_bytes())
     except DecodeError as error:
-        raise ModelFileError(f"{path} is not an ONNX file, nothing can be appended to it: {error}") from error
+        raise FileFormatError(
+            f"{path} is not an ONNX file, nothing can be appended to it: {error}"
+        ) from error
     if not old.HasField("graph"):
-        raise ModelFileError(f"{path} is not an ONNX file, nothing can be appended to it: it holds no graph")
+        raise FileFormatError(f"{path} is not an ONNX file, nothing can be appended to it: it holds no graph")
     _check_opset(path, old)
     taken = _names(old.graph)
     for value in (*model.graph.input, *model.graph.output):
         if value.name in taken:
-            raise DumpNameError(
+            raise ArgumentError(
                 f"{path} has a value {value.name!r} already: give other arg_names and output_names"
             )
     prefixes = (f"graph{number}/" for number in count(1))
@@ -71,7 +70,7 @@ def _check_opset(path: Path, old: Any) -> None:
     """Operators of older opsets would mean something else beside the new ones."""
     for opset in old.opset_import:
         if opset.domain in ("", "ai.onnx") and opset.version < OPSET:
-            raise DumpOptionError(
+            raise ArgumentError(
                 f"{path} is of opset {opset.version}, what is appended of {OPSET}: bring it there first, "
                 "with onnx.version_converter.convert_version"
             )
@@ -114,7 +113,7 @@ def _join_functions(old: Any, new: Any, path: Path) -> None:
         if same is None:
             old.functions.append(function)
         elif _meaning(same) != _meaning(function):
-            raise DumpNameError(
+            raise ArgumentError(
                 f"{path} has another function {function.domain}:{function.name}: dump into a file of its own"
             )
 
@@ -167,7 +166,7 @@ def _inputs(graph: Any) -> list[str]:
 def _user_info(halves: Sequence[Dumped | None], path: Path) -> Any:
     given = [half.user_info for half in halves if half is not None and half.user_info is not None]
     if len(given) == 2 and given[0] != given[1]:
-        raise DumpOptionError(f"{path} has user_info already, {given[0]!r}: leave it out, or give the same")
+        raise ArgumentError(f"{path} has user_info already, {given[0]!r}: leave it out, or give the same")
     return given[0] if given else None
 
 
@@ -190,10 +189,10 @@ def _cases(parts: Sequence[tuple[str | None, bool]], path: Path) -> str | None:
         return None
     try:
         halves = Cases.from_text(first), Cases.from_text(second)
-    except FileCaseError as error:
-        raise FileCaseError(f"{path}: {error}; dump without append=True replaces the file") from error
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: {error}; dump without append=True replaces the file") from error
     if halves[0].settings != halves[1].settings:
-        raise DumpOptionError(
+        raise ArgumentError(
             f"the test cases in {path} have {halves[0].settings}: give the same with append=True, or leave "
             "input_data out"
         )

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 from mgb.errors import (
+    FileFormatError,
+    LoadedFunctionError,
     LoadLimitError,
-    ModelFileError,
-    ModelNodeError,
-    ModelUnsupportedError,
     SymbolicReadError,
     TraceError,
+    UnsupportedError,
 )
 from mgb.ops.declare import OPS
 from mgb.random import generator
@@ -60,9 +60,9 @@ class Model(model_file.Model):
     ------
     LoadLimitError
         It asks for more than `limits` allow.
-    ModelUnsupportedError
+    UnsupportedError
         An operator is lacking; the message has every one of them, with its node.
-    ModelFileError
+    FileFormatError
         The nodes contradict each other, or what they say of their weights.
     """
 
@@ -123,8 +123,8 @@ class Model(model_file.Model):
                 folded(self._run, [call], self._known, self.body, {})
             except FoldingStopped:
                 left.append(call)
-            except ModelNodeError as error:
-                raise ModelFileError(str(error)) from error
+            except LoadedFunctionError as error:
+                raise FileFormatError(str(error)) from error
         return tuple(left)
 
     def _row(self, call: Call) -> Row | None:
@@ -143,7 +143,7 @@ class Model(model_file.Model):
             given = self._attributes(call, scope, body, attributes)
             results = self._results(call, inputs, given, body)
             if len(results) < len(call.outputs):
-                raise ModelFileError(f"{call.place}: it has {len(results)} results, not {len(call.outputs)}")
+                raise FileFormatError(f"{call.place}: it has {len(results)} results, not {len(call.outputs)}")
             scope.update((n, r) for n, r in zip(call.outputs, results) if n)
 
     def _results(
@@ -174,7 +174,7 @@ class Model(model_file.Model):
     ) -> Callable[..., tuple[Value, ...]]:
         def run(*inputs: Value) -> tuple[Value, ...]:
             if len(inputs) != len(body.inputs):
-                raise ModelFileError(f"{body.place}: it takes {len(body.inputs)} inputs, got {len(inputs)}")
+                raise FileFormatError(f"{body.place}: it takes {len(body.inputs)} inputs, got {len(inputs)}")
             inner = ChainMap({**body.constants, **dict(zip(body.inputs, inputs))}, scope)
             self._run(body.calls, inner, body, attributes)
             return tuple(inner[name] for name in body.outputs)
@@ -189,7 +189,7 @@ class Model(model_file.Model):
             return (self._call_own(call, function.own, inputs),)
         body = function.body
         if len(inputs) > len(body.inputs):
-            raise ModelFileError(f"{call.place}: {len(inputs)} inputs for a function of {len(body.inputs)}")
+            raise FileFormatError(f"{call.place}: {len(inputs)} inputs for a function of {len(body.inputs)}")
         inputs = inputs + [None] * (len(body.inputs) - len(inputs))
         scope: Scope = dict(zip(body.inputs, inputs))
         self._run(body.calls, scope, body, {**function.defaults, **attributes})
@@ -204,7 +204,7 @@ class Model(model_file.Model):
         self, call: Call, row: Row, inputs: list[Value], attributes: Mapping[str, Any]
     ) -> tuple[Value, ...]:
         if len(inputs) > len(row.kinds) and row.rest is None:
-            raise ModelFileError(
+            raise FileFormatError(
                 f"{call.place}: {len(inputs)} inputs, {call.operator} takes {len(row.kinds)}"
             )
         kinds = (*row.kinds, *(row.rest for _ in inputs[len(row.kinds) :]))
@@ -240,7 +240,7 @@ class Model(model_file.Model):
         if value is None or kind == "Value":
             return value
         if isinstance(value, list):
-            raise ModelFileError("a sequence stands where a tensor is wanted")
+            raise FileFormatError("a sequence stands where a tensor is wanted")
         return host_of(value) if kind == "Host" else self.weights.tensor(value)
 
 
@@ -255,12 +255,12 @@ class _at:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
         place = self._call.place
-        if isinstance(error, ModelUnsupportedError) and place not in str(error):
-            raise ModelUnsupportedError(f"{place}: {error}") from error
-        if isinstance(error, LoadLimitError | ModelNodeError | ModelFileError | TraceError):
+        if isinstance(error, UnsupportedError) and place not in str(error):
+            raise UnsupportedError(f"{place}: {error}") from error
+        if isinstance(error, LoadLimitError | LoadedFunctionError | FileFormatError | TraceError):
             return  # it has its place, or is not an error of the node
         if isinstance(error, _FAILURES):
-            raise ModelNodeError(f"{place}: {error or type(error).__name__}") from error
+            raise LoadedFunctionError(f"{place}: {error or type(error).__name__}") from error
 
 
 def _specs(file: ModelFile, names: Sequence[str] | None) -> Iterator[model_file.ValueSpec]:
@@ -275,7 +275,7 @@ def _needed(body: Body, outputs: Sequence[str]) -> Body:
 
     Raises
     ------
-    ModelFileError
+    FileFormatError
         Nothing makes one of them.
     """
     wanted = set(outputs)
@@ -288,7 +288,7 @@ def _needed(body: Body, outputs: Sequence[str]) -> Body:
     made = {*body.inputs, *body.constants, *(n for c in calls for n in c.outputs if n)}
     missing = [name for name in outputs if name not in made]
     if missing:
-        raise ModelFileError(f"nothing in the graph is called {missing[0]!r}")
+        raise FileFormatError(f"nothing in the graph is called {missing[0]!r}")
     constants = {n: a for n, a in body.constants.items() if n in wanted}
     return Body(body.inputs, tuple(outputs), tuple(reversed(calls)), constants, body.opsets, body.place)
 
@@ -337,7 +337,7 @@ class _Check:
         """Check `body` and every function that it calls."""
         size = self._size(body)
         if self._lacking:
-            raise ModelUnsupportedError("; ".join(self._lacking))
+            raise UnsupportedError("; ".join(self._lacking))
         meter().place = body.place
         meter().check("nodes", size)
 
@@ -355,7 +355,7 @@ class _Check:
         if row is not None:
             unknown = set(call.attributes) - row.attributes
             if unknown:
-                raise ModelFileError(f"{call.place}: {call.operator} has no attribute {min(unknown)!r}")
+                raise FileFormatError(f"{call.place}: {call.operator} has no attribute {min(unknown)!r}")
         elif not Expansions.has(call):
             domain = call.domain or "ai.onnx"
             self._lacking[f"{call.place}: operator {call.operator} of domain {domain} is not supported"] = (
@@ -365,7 +365,7 @@ class _Check:
 
     def _function(self, key: Key, call: Call) -> int:
         if key in self._open:
-            raise ModelFileError(f"{call.place}: the function calls itself")
+            raise FileFormatError(f"{call.place}: the function calls itself")
         meter().place = call.place
         meter().check("depth", len(self._open) + 1)
         if key not in self._sizes:
@@ -392,4 +392,4 @@ def _check_own(call: Call, own: tuple[str, Mapping[str, Any]]) -> None:
         fits = False
     if not fits or len(call.outputs) != 1:
         given = f"{len(call.inputs)} inputs and the parameters {sorted(params)}"
-        raise ModelFileError(f"{call.place}: {name} does not take {given}, or does not give 1 result")
+        raise FileFormatError(f"{call.place}: {name} does not take {given}, or does not give 1 result")

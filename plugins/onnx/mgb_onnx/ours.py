@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgb import dtypes
-from mgb.errors import DumpOptionError, ModelFileError, ModelVersionError
+from mgb.errors import ArgumentError, FileFormatError, FileVersionError
 
 #: The format of what `dump` adds to a file; a greater number is refused.
 DUMP_VERSION = 1
@@ -48,7 +48,7 @@ class Dumped:
 
         Raises
         ------
-        DumpOptionError
+        ArgumentError
             The user's information cannot be written as JSON.
         """
         described = {
@@ -61,7 +61,7 @@ class Dumped:
         try:
             return json.dumps(described, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise DumpOptionError(
+            raise ArgumentError(
                 f"user_info is written as JSON, which has no place for it: {error}; give dicts with string "
                 "keys, lists, strings, finite numbers, True, False and None"
             ) from error
@@ -72,9 +72,9 @@ def dumped(metadata: Mapping[str, str], outputs: int) -> Dumped | None:
 
     Raises
     ------
-    ModelFileError
+    FileFormatError
         The metadata are damaged.
-    ModelVersionError
+    FileVersionError
         They are of a newer format.
     """
     if DUMPED not in metadata:
@@ -83,22 +83,22 @@ def dumped(metadata: Mapping[str, str], outputs: int) -> Dumped | None:
     found = _json(metadata[DUMPED], place)
     version = found.get("version") if isinstance(found, dict) else None
     if not isinstance(version, int):
-        raise ModelFileError(f"{place}: it has no version")
+        raise FileFormatError(f"{place}: it has no version")
     if version > DUMP_VERSION:
-        raise ModelVersionError(
+        raise FileVersionError(
             f"the file was written by a newer mgb (format {version}; this one reads {DUMP_VERSION}): "
             "pip install --upgrade mgb"
         )
     structure = found.get("structure", "")
     if structure not in ("", "tensor", "tuple", "list", "dict") or (structure == "tensor" and outputs != 1):
-        raise ModelFileError(f"{place}: {structure!r} is not a structure of {outputs} outputs")
+        raise FileFormatError(f"{place}: {structure!r} is not a structure of {outputs} outputs")
     return Dumped(_names(found, "inputs"), _names(found, "outputs"), structure, found.get("user_info"))
 
 
 def _names(found: Mapping[str, Any], key: str) -> list[str]:
     names = found.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ModelFileError(f"metadata {DUMPED!r}: its {key} are no names")
+        raise FileFormatError(f"metadata {DUMPED!r}: its {key} are no names")
     return names
 
 
@@ -113,7 +113,7 @@ def own_op(proto: Any, place: str) -> tuple[str, Mapping[str, Any]] | None:
     name = found.get("op") if isinstance(found, dict) else None
     params = found.get("params", {}) if isinstance(found, dict) else None
     if not isinstance(name, str) or not isinstance(params, dict):
-        raise ModelFileError(f"{place}, metadata {OWN_OP!r}: it names no op")
+        raise FileFormatError(f"{place}, metadata {OWN_OP!r}: it names no op")
     return name, {k: _parameter(v) for k, v in params.items()}
 
 
@@ -121,7 +121,7 @@ def _json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{place}: {error}") from error
+        raise FileFormatError(f"{place}: {error}") from error
 
 
 def _parameter(value: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from mgb import dtypes
-from mgb.errors import ModelFileError, ModelUnsupportedError, ModelVersionError
+from mgb.errors import FileFormatError, FileVersionError, UnsupportedError
 from mgb.storage.limits import meter
 from mgb.storage.model_file import ModelSource, ValueSpec
 from onnx import version_converter
@@ -42,11 +42,11 @@ def read_model(source: ModelSource) -> ModelFile:
 
     Raises
     ------
-    ModelFileError
+    FileFormatError
         It is not an ONNX file, or it is damaged; the message names the place.
-    ModelVersionError
+    FileVersionError
         Its opset, or the format of what mgb added to it, is not known.
-    ModelUnsupportedError
+    UnsupportedError
         It holds elements of a type that mgb lacks.
     """
     folder = None if source.path is None else source.path.resolve().parent
@@ -54,9 +54,9 @@ def read_model(source: ModelSource) -> ModelFile:
     try:
         proto.ParseFromString(source.data)
     except (DecodeError, RecursionError) as error:
-        raise ModelFileError(f"this is not an ONNX file, or it is truncated: {error}") from error
+        raise FileFormatError(f"this is not an ONNX file, or it is truncated: {error}") from error
     if not proto.HasField("graph"):
-        raise ModelFileError("the file holds no graph: it is not an ONNX model, or it is truncated")
+        raise FileFormatError("the file holds no graph: it is not an ONNX model, or it is truncated")
     _check_texts(proto, "the file")
     return _Reader(_upgraded(proto), folder).model()
 
@@ -70,7 +70,7 @@ def _check_texts(message: Any, place: str) -> None:
         elif field.type == field.TYPE_STRING:
             for text in value if hasattr(value, "append") else (value,):
                 if isinstance(text, bytes):
-                    raise ModelFileError(f"{place}, {field.name}: {text[:40]!r} is not UTF-8")
+                    raise FileFormatError(f"{place}, {field.name}: {text[:40]!r} is not UTF-8")
 
 
 def _opsets(imports: Sequence[Any]) -> dict[str, int]:
@@ -81,10 +81,10 @@ def _upgraded(proto: Any) -> Any:
     """`proto` in an opset that is read; ONNX's own converter brings older ones there."""
     version = _opsets(proto.opset_import).get("", None)
     if version is None and any(n.domain in ("", "ai.onnx") for n in proto.graph.node):
-        raise ModelFileError("the file does not say the opset of its operators (opset_import)")
+        raise FileFormatError("the file does not say the opset of its operators (opset_import)")
     newest = onnx.defs.onnx_opset_version()
     if version is not None and version > newest:
-        raise ModelVersionError(
+        raise FileVersionError(
             f"the file is of opset {version}; the installed onnx package knows up to {newest}: "
             "pip install --upgrade onnx"
         )
@@ -93,7 +93,7 @@ def _upgraded(proto: Any) -> Any:
     try:
         return version_converter.convert_version(proto, OLDEST_OPSET)
     except Exception as error:  # the converter raises RuntimeError and others from C++
-        raise ModelVersionError(
+        raise FileVersionError(
             f"the file is of opset {version}; {OLDEST_OPSET} and newer are read, and the converter of the "
             f"onnx package fails on it: {error}"
         ) from error
@@ -114,7 +114,7 @@ class _Reader:
         for proto in self._proto.functions:
             key = (_domain(proto.domain), proto.name, proto.overload)
             if key in functions:
-                raise ModelFileError(f"function {key[0]}:{key[1]} is defined twice")
+                raise FileFormatError(f"function {key[0]}:{key[1]} is defined twice")
             functions[key] = self.function(proto)
         graph = self._proto.graph
         body = self.graph(graph, self._opsets, "graph", Known())
@@ -133,11 +133,11 @@ class _Reader:
             name = sparse.values.name
             constants[name] = self.dense(sparse, f"{place}, sparse initializer {name!r}")
         if len(constants) != len(proto.initializer) + len(proto.sparse_initializer):
-            raise ModelFileError(f"{place}: two initializers have one name")
+            raise FileFormatError(f"{place}: two initializers have one name")
         inputs = tuple(v.name for v in proto.input if v.name not in constants)
         outputs = tuple(v.name for v in proto.output)
         if "" in outputs:
-            raise ModelFileError(f"{place}: output {outputs.index('')} has no name")
+            raise FileFormatError(f"{place}: output {outputs.index('')} has no name")
         return self._body(proto, inputs, outputs, constants, opsets, place, outer)
 
     def function(self, proto: Any) -> Function:
@@ -159,7 +159,7 @@ class _Reader:
         outer: Known,
     ) -> Body:
         if len(set(inputs)) != len(inputs):
-            raise ModelFileError(f"{place}: two inputs have one name")
+            raise FileFormatError(f"{place}: two inputs have one name")
         known = outer.new_child(dict.fromkeys((*inputs, *constants)))
         made = {*inputs, *constants}
         calls = []
@@ -167,16 +167,16 @@ class _Reader:
             call = self.call(node, opsets, f"{place}, node {number}", known)
             for name in call.inputs:
                 if name and name not in known:
-                    raise ModelFileError(f"{call.place}: nothing before it makes its input {name!r}")
+                    raise FileFormatError(f"{call.place}: nothing before it makes its input {name!r}")
             for name in filter(None, call.outputs):
                 if name in made:
-                    raise ModelFileError(f"{call.place}: {name!r} has a value already")
+                    raise FileFormatError(f"{call.place}: {name!r} has a value already")
                 made.add(name)
                 known[name] = None
             calls.append(call)
         for name in filter(None, outputs):
             if name not in known:
-                raise ModelFileError(f"{place}: nothing makes its output {name!r}")
+                raise FileFormatError(f"{place}: nothing makes its output {name!r}")
         return Body(inputs, outputs, tuple(calls), constants, opsets, place)
 
     def call(self, node: Any, opsets: Mapping[str, int], place: str, known: Known) -> Call:
@@ -184,11 +184,11 @@ class _Reader:
         domain = _domain(node.domain)
         place = f"{place} {node.name!r} ({f'{domain}:' if domain else ''}{node.op_type})"
         if domain not in opsets and domain != DOMAIN and not any(f.domain for f in self._proto.functions):
-            raise ModelFileError(f"{place}: the file does not say the opset of the domain {domain!r}")
+            raise FileFormatError(f"{place}: the file does not say the opset of the domain {domain!r}")
         attributes = {}
         for proto in node.attribute:
             if proto.name in attributes:
-                raise ModelFileError(f"{place}: attribute {proto.name!r} is given twice")
+                raise FileFormatError(f"{place}: attribute {proto.name!r} is given twice")
             attributes[proto.name] = self.attribute(proto, opsets, place, known)
         return Call(
             domain, node.op_type, node.overload, tuple(node.input), tuple(node.output), attributes, place
@@ -201,13 +201,13 @@ class _Reader:
         where = f"{place}, attribute {proto.name!r}"
         read = _ATTRIBUTES.get(proto.type)
         if read is None:
-            raise ModelFileError(f"{where}: it is of no type that ONNX knows")
+            raise FileFormatError(f"{where}: it is of no type that ONNX knows")
         return read(self, proto, opsets, where, known)
 
     def array(self, proto: Any, place: str) -> Host:
         """A TensorProto's array, of this file or another one in its folder."""
         if proto.HasField("segment"):
-            raise ModelUnsupportedError(f"{place}: arrays in segments are not supported")
+            raise UnsupportedError(f"{place}: arrays in segments are not supported")
         raw = self._external(proto, place) if proto.data_location == proto.EXTERNAL else None
         array = array_of(proto, raw, place)
         array.flags.writeable = False
@@ -218,11 +218,11 @@ class _Reader:
         values, indices = self.array(proto.values, place), self.array(proto.indices, place)
         shape = tuple(proto.dims)
         if any(d < 0 for d in shape) or len(shape) > MOST_AXES:
-            raise ModelFileError(f"{place}: the shape {shape[:MOST_AXES]} is not one of an array")
+            raise FileFormatError(f"{place}: the shape {shape[:MOST_AXES]} is not one of an array")
         meter().place = place
         meter().value(shape)
         if values.ndim != 1 or indices.dtype != dtypes.int64 or len(indices) != len(values):
-            raise ModelFileError(f"{place}: {values.shape} values do not fit {indices.shape} indices")
+            raise FileFormatError(f"{place}: {values.shape} values do not fit {indices.shape} indices")
         out = np.zeros(shape, values.dtype)
         try:
             if indices.ndim == 1:
@@ -230,23 +230,25 @@ class _Reader:
             else:
                 out[tuple(indices.T)] = values
         except (IndexError, ValueError) as error:
-            raise ModelFileError(f"{place}: {error}") from error
+            raise FileFormatError(f"{place}: {error}") from error
         return out
 
     def _external(self, proto: Any, place: str) -> bytes:
         entries = {e.key: e.value for e in proto.external_data}
         location = entries.get("location", "")
         if self._folder is None:
-            raise ModelFileError(f"{place}: its data is in the file {location!r}; load the model by its path")
+            raise FileFormatError(
+                f"{place}: its data is in the file {location!r}; load the model by its path"
+            )
         path = _inside(self._folder, location, place)
         try:
             offset = int(entries.get("offset", 0))
             size = path.stat().st_size
             length = int(entries.get("length", size - offset))
         except (OSError, ValueError) as error:
-            raise ModelFileError(f"{place}: cannot read {location!r}: {error}") from error
+            raise FileFormatError(f"{place}: cannot read {location!r}: {error}") from error
         if offset < 0 or length < 0 or offset + length > size:
-            raise ModelFileError(f"{place}: {length} bytes at {offset} of {location!r}, which has {size}")
+            raise FileFormatError(f"{place}: {length} bytes at {offset} of {location!r}, which has {size}")
         with path.open("rb") as file:
             file.seek(offset)
             return file.read(length)
@@ -267,7 +269,7 @@ def _domain(name: str) -> str:
 
 def _new_name(name: str, place: str) -> bool:
     if not name:
-        raise ModelFileError(f"{place}: an initializer has no name")
+        raise FileFormatError(f"{place}: an initializer has no name")
     return True
 
 
@@ -285,11 +287,11 @@ def _inside(folder: Path, location: str, place: str) -> Path:
         path = (folder / given).resolve() if location else folder
         exists = path.is_file()
     except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, a zero byte
-        raise ModelFileError(f"{place}: {location!r:.99} cannot be the name of a file: {error}") from error
+        raise FileFormatError(f"{place}: {location!r:.99} cannot be the name of a file: {error}") from error
     if not location or given.is_absolute() or ".." in given.parts or not path.is_relative_to(folder):
-        raise ModelFileError(f"{place}: {location!r} is not a file below the model's own folder")
+        raise FileFormatError(f"{place}: {location!r} is not a file below the model's own folder")
     if not exists:
-        raise ModelFileError(f"{place}: {location!r}, which holds its data, is not there")
+        raise FileFormatError(f"{place}: {location!r}, which holds its data, is not there")
     return path
 
 
@@ -297,7 +299,7 @@ def _text(value: bytes, place: str) -> str:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ModelFileError(f"{place}: {value[:40]!r} is not UTF-8") from error
+        raise FileFormatError(f"{place}: {value[:40]!r} is not UTF-8") from error
 
 
 #: For each `AttributeProto.AttributeType`: ``(reader, proto, opsets, place, known) -> value``.

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from mgb import device as devices
 from mgb import dtypes
-from mgb.errors import ModelFileError, ModelUnsupportedError
+from mgb.errors import FileFormatError, UnsupportedError
 from mgb.ops.layout import reshape
 from mgb.runtime.memory import empty
 from mgb.storage.limits import meter
@@ -60,7 +60,7 @@ def dtype_of(number: int, place: str) -> np.dtype[Any]:
 
     Raises
     ------
-    ModelUnsupportedError
+    UnsupportedError
         mgb has no such dtype; the message names it and `place`.
     """
     if number in DTYPE_OF:
@@ -68,10 +68,8 @@ def dtype_of(number: int, place: str) -> np.dtype[Any]:
     known = dict(zip(onnx.TensorProto.DataType.values(), onnx.TensorProto.DataType.keys()))
     name = known.get(number)
     if name is None:
-        raise ModelFileError(f"{place}: {number} is not a type of ONNX")
-    raise ModelUnsupportedError(
-        f"{place}: elements of type {name} are not supported; convert the model first"
-    )
+        raise FileFormatError(f"{place}: {number} is not a type of ONNX")
+    raise UnsupportedError(f"{place}: elements of type {name} are not supported; convert the model first")
 
 
 def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
@@ -87,17 +85,17 @@ def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
 
     Raises
     ------
-    ModelFileError
+    FileFormatError
         The shape and the number of elements disagree.
-    ModelUnsupportedError
+    UnsupportedError
         mgb has no such dtype.
     """
     dtype = dtype_of(proto.data_type, place)
     shape = tuple(proto.dims)
     if any(d < 0 for d in shape):
-        raise ModelFileError(f"{place}: the shape {shape} has a negative length")
+        raise FileFormatError(f"{place}: the shape {shape} has a negative length")
     if len(shape) > MOST_AXES:
-        raise ModelFileError(f"{place}: an array of {len(shape)} axes; {MOST_AXES} are the most")
+        raise FileFormatError(f"{place}: an array of {len(shape)} axes; {MOST_AXES} are the most")
     size = math.prod(shape)
     if raw is None and proto.HasField("raw_data"):
         raw = proto.raw_data
@@ -105,7 +103,9 @@ def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
         return _array_of_fields(proto, dtype, shape, place)
     if len(raw) != size * dtype.itemsize:
         wanted = size * dtype.itemsize
-        raise ModelFileError(f"{place}: {len(raw)} bytes for {dtype.name}{list(shape)}, which takes {wanted}")
+        raise FileFormatError(
+            f"{place}: {len(raw)} bytes for {dtype.name}{list(shape)}, which takes {wanted}"
+        )
     _measure(shape, dtype, place)
     if dtype == dtypes.bool_:
         return np.frombuffer(raw, np.uint8).astype(np.bool_).reshape(shape)
@@ -129,7 +129,7 @@ def _array_of_fields(proto: Any, dtype: np.dtype[Any], shape: tuple[int, ...], p
     field = getattr(proto, _FIELDS.get(dtype, "int32_data"))
     size = math.prod(shape)
     if len(field) != size:
-        raise ModelFileError(
+        raise FileFormatError(
             f"{place}: {len(field)} elements for {dtype.name}{list(shape)}, which has {size}"
         )
     _measure(shape, dtype, place)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from mgb.errors import ModelFileError
+from mgb.errors import FileFormatError
 from mgb.jit import load
 from onnx import TensorProto, helper
 from onnx import helper as h
@@ -25,7 +25,7 @@ def proto(**changes: Any) -> Any:
     return h.make_model(graph, opset_imports=[h.make_opsetid("", changes.get("opset", 17))])
 
 
-def refuses(model: Any, message: str, error: type[Exception] = ModelFileError) -> None:
+def refuses(model: Any, message: str, error: type[Exception] = FileFormatError) -> None:
     data = model if isinstance(model, bytes) else model.SerializeToString()
     with pytest.raises(error, match=message):
         load(io.BytesIO(data), "EAGER")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 from mgb import dtypes
-from mgb.errors import ModelUnsupportedError, ModelVersionError
+from mgb.errors import FileVersionError, UnsupportedError
 from mgb.jit import load
 
 #: Cases that no importer can pass as they stand, by a part of the name.
@@ -70,7 +70,7 @@ def run(cases: Iterable[Any], backend: str) -> tuple[int, list[str], dict[str, s
         try:
             _run(case, backend)
             passed += 1
-        except (ModelUnsupportedError, ModelVersionError) as error:
+        except (UnsupportedError, FileVersionError) as error:
             unsupported[case.name] = str(error)
         except Exception as error:
             failures.append(f"{case.name}: {type(error).__name__}: {error}")

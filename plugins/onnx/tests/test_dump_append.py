@@ -13,12 +13,10 @@ import numpy as np
 import onnx
 import pytest
 from mgb.errors import (
-    DumpNameError,
-    DumpOptionError,
+    ArgumentError,
     DumpWarning,
-    FileCaseError,
-    ModelFileError,
-    ModelVersionError,
+    FileFormatError,
+    FileVersionError,
 )
 from mgb.jit import load, trace
 from mgb.storage.testcases import CASES, Cases
@@ -111,11 +109,11 @@ def test_initializer_listed_as_input_is_not_an_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("{", ModelFileError, "mgb.dump"),
-        ("[1]", ModelFileError, "no version"),
-        ('{"version": 1, "structure": "heap"}', ModelFileError, "not a structure"),
-        ('{"version": 1, "inputs": 5}', ModelFileError, "its inputs are no names"),
-        ('{"version": 99}', ModelVersionError, "newer mgb"),
+        ("{", FileFormatError, "mgb.dump"),
+        ("[1]", FileFormatError, "no version"),
+        ('{"version": 1, "structure": "heap"}', FileFormatError, "not a structure"),
+        ('{"version": 1, "inputs": 5}', FileFormatError, "its inputs are no names"),
+        ('{"version": 99}', FileVersionError, "newer mgb"),
     ],
 )
 def test_corrupt_metadata_is_reported_and_the_file_is_unchanged(
@@ -137,7 +135,7 @@ def test_user_info_of_both_models_is_merged_or_rejected(tmp_path: Path) -> None:
         dump(file, "b", user_info=second)
         assert json.loads(metadata(file)["mgb.dump"])["user_info"] == joined
     before = file.read_bytes()
-    with pytest.raises(DumpOptionError, match="has user_info already"):
+    with pytest.raises(ArgumentError, match="has user_info already"):
         dump(file, "c", user_info="y")
     assert file.read_bytes() == before
 
@@ -173,7 +171,7 @@ def test_different_function_of_the_same_name_is_rejected(tmp_path: Path) -> None
         function.node.append(onnx.helper.make_node("Neg", list(function.input), list(function.output)))
     onnx.save(model, file)
     before = file.read_bytes()
-    with pytest.raises(DumpNameError, match=r"has another function ai\.mgb:"):
+    with pytest.raises(ArgumentError, match=r"has another function ai\.mgb:"):
         dump(file, "b", lambda x: F.log1p(F.abs(x)))
     assert file.read_bytes() == before
 
@@ -182,7 +180,7 @@ def test_different_function_of_the_same_name_is_rejected(tmp_path: Path) -> None
 def test_append_to_a_non_onnx_file_is_rejected(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     file.write_bytes(content)
-    with pytest.raises(ModelFileError, match="is not an ONNX file"):
+    with pytest.raises(FileFormatError, match="is not an ONNX file"):
         dump(file, "a")
     assert file.read_bytes() == content
 
@@ -231,7 +229,7 @@ def test_cases_with_different_tolerances_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "f.onnx"
     dump(file, "a", input_data=[{"a": A}], maxerr=1e-3)
     before = file.read_bytes()
-    with pytest.raises(DumpOptionError, match=r"have maxerr=0\.001.*give the same"):
+    with pytest.raises(ArgumentError, match=r"have maxerr=0\.001.*give the same"):
         dump(file, "b", input_data=[{"b": A}])
     assert file.read_bytes() == before
 
@@ -241,6 +239,6 @@ def test_corrupt_cases_are_reported_and_the_file_is_unchanged(tmp_path: Path) ->
     dump(file, "a", input_data=[{"a": A}])
     set_metadata(file, CASES, "AAAA")
     before = file.read_bytes()
-    with pytest.raises(FileCaseError, match=r"f\.onnx: the test cases in the file .* are damaged"):
+    with pytest.raises(FileFormatError, match=r"f\.onnx: the test cases in the file .* are damaged"):
         dump(file, "b", input_data=[{"b": A}])
     assert file.read_bytes() == before

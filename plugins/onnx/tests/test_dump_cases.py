@@ -10,7 +10,7 @@ import mgb.functional as F
 import numpy as np
 import onnx
 import pytest
-from mgb.errors import DumpOptionError, FileCaseError
+from mgb.errors import ArgumentError, FileFormatError
 from mgb.jit import trace
 from mgb.storage.testcases import CASES, Cases
 from mgb.tensor import Tensor
@@ -113,14 +113,14 @@ def test_input_data_is_repeated_and_transformed(tmp_path: Path) -> None:
 )
 def test_mismatched_input_data_is_rejected(given: Any, message: str, tmp_path: Path) -> None:
     (tmp_path / "f.onnx").write_text("old")
-    with pytest.raises(FileCaseError, match=message):
+    with pytest.raises(FileFormatError, match=message):
         dumped(tmp_path, input_data=[given])
     assert (tmp_path / "f.onnx").read_text() == "old"
 
 
 @pytest.mark.parametrize("given", [5, 0.5, True, X, object(), iter([1])], ids=lambda g: type(g).__name__)
 def test_invalid_input_data_argument_is_rejected(given: Any, tmp_path: Path) -> None:
-    with pytest.raises(FileCaseError, match=r"input_data is .*: give a text"):
+    with pytest.raises(FileFormatError, match=r"input_data is .*: give a text"):
         dumped(tmp_path, input_data=given)
 
 
@@ -134,20 +134,20 @@ def test_files_without_a_single_array_are_rejected(tmp_path: Path) -> None:
         (f"x:{tmp_path};y:#rand(0,1)", "Is a directory"),
         (f"@{tmp_path}/list.txt", "decode"),
     ):
-        with pytest.raises(FileCaseError, match=message):
+        with pytest.raises(FileFormatError, match=message):
             dumped(tmp_path, input_data=[given])
 
 
 @pytest.mark.parametrize(
     ("transform", "error", "message"),
     [
-        ("data +", DumpOptionError, "give a function, or an expression"),
-        (5, DumpOptionError, "give a function, or an expression"),
-        ("a\0b", DumpOptionError, "give a function, or an expression"),
-        ("nothing", FileCaseError, "NameError"),
-        ("1 / 0", FileCaseError, "fails on .*ZeroDivisionError"),
-        (lambda data: [[1], [1, 2]], FileCaseError, "ValueError"),
-        (lambda data: None, FileCaseError, "has shape"),
+        ("data +", ArgumentError, "give a function, or an expression"),
+        (5, ArgumentError, "give a function, or an expression"),
+        ("a\0b", ArgumentError, "give a function, or an expression"),
+        ("nothing", FileFormatError, "NameError"),
+        ("1 / 0", FileFormatError, "fails on .*ZeroDivisionError"),
+        (lambda data: [[1], [1, 2]], FileFormatError, "ValueError"),
+        (lambda data: None, FileFormatError, "has shape"),
     ],
 )
 def test_invalid_transforms_are_rejected(
@@ -160,7 +160,7 @@ def test_invalid_transforms_are_rejected(
 def test_corrupt_cases_are_reported() -> None:
     text = Cases(({"x": X},), ({"z": X},)).text()
     for bad in ("?", text[: len(text) // 2], text[:-8] + "AAAAAAAA"):
-        with pytest.raises(FileCaseError, match="are damaged"):
+        with pytest.raises(FileFormatError, match="are damaged"):
             Cases.from_text(bad)
 
 
@@ -233,5 +233,5 @@ def test_random_input_of_length_1_fits_a_scalar(tmp_path: Path) -> None:
     double.dump(tmp_path / "number.onnx", input_data=["#rand(0, 255, 1)", "#rand(0, 255)"])
     cases = cases_of(tmp_path / "number.onnx")
     assert [inputs["arg_0"].shape for inputs in cases.inputs] == [(), ()]
-    with pytest.raises(FileCaseError, match="the input has 0 axes"):
+    with pytest.raises(FileFormatError, match="the input has 0 axes"):
         double.dump(tmp_path / "wrong.onnx", input_data=["#rand(0, 255, 2)"])

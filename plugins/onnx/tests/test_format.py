@@ -14,7 +14,7 @@ import onnx_models as models
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mgb.errors import UnknownFormatError
+from mgb.errors import FileFormatError
 from mgb.jit import load, trace
 from mgb.storage import formats
 from mgb_onnx import Onnx
@@ -57,7 +57,7 @@ def test_model_with_every_field_is_recognized() -> None:
 @pytest.mark.parametrize("data", FOREIGN, ids=range(len(FOREIGN)))
 def test_other_files_are_not_recognized(data: bytes) -> None:
     assert not Onnx().recognizes(data)
-    with pytest.raises(UnknownFormatError):
+    with pytest.raises(FileFormatError):
         load(data)
 
 

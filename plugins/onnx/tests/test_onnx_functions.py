@@ -7,9 +7,9 @@ import numpy as np
 import onnx
 import pytest
 from mgb.errors import (
-    ModelFileError,
-    ModelNodeError,
-    ModelUnsupportedError,
+    FileFormatError,
+    LoadedFunctionError,
+    UnsupportedError,
 )
 from onnx import helper as h
 from onnx_models import FLOAT, RNG, calling, info, loaded, model, normal, our_function
@@ -30,20 +30,20 @@ def test_function_of_an_unknown_op_uses_its_body() -> None:
 
 @pytest.mark.parametrize("own", ["{", "[]", '{"op": 3}', '{"op": "add", "params": {}}'])
 def test_function_with_invalid_op_metadata_is_rejected(own: str) -> None:
-    with pytest.raises(ModelFileError, match=r"function ai\.mgb:f|add does not take 1 inputs"):
+    with pytest.raises(FileFormatError, match=r"function ai\.mgb:f|add does not take 1 inputs"):
         loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
 
 
 def test_unknown_op_parameters_are_rejected() -> None:
     own = {"op": "leaky_relu", "params": {"slope": 1}}
-    with pytest.raises(ModelFileError, match=r"node 0.*parameters \['slope'\]"):
+    with pytest.raises(FileFormatError, match=r"node 0.*parameters \['slope'\]"):
         loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
 
 
 def test_invalid_parameter_value_error_names_the_node() -> None:
     own = {"op": "reshape", "params": {"shape": "text"}}
     function = loaded(calling("f", our_function("f", own, [h.make_node("Neg", ["x0"], ["y"])])))
-    with pytest.raises(ModelNodeError, match="node 0"):
+    with pytest.raises(LoadedFunctionError, match="node 0"):
         function(np.zeros(2, np.float32))
 
 
@@ -70,14 +70,14 @@ def test_unsupported_operators_are_reported_with_their_nodes() -> None:
         h.make_node("Fused", ["a"], ["y"], name="second", domain="com.vendor"),
     ]
     data = model(nodes, [info("x", FLOAT, [2])], [info("y", FLOAT, None)], domains=["com.vendor"])
-    with pytest.raises(ModelUnsupportedError, match=r"'first'.*TfIdfVectorizer.*'second'.*com\.vendor"):
+    with pytest.raises(UnsupportedError, match=r"'first'.*TfIdfVectorizer.*'second'.*com\.vendor"):
         loaded(data)
 
 
 def test_failing_node_is_named_in_the_error() -> None:
     nodes = [h.make_node("MatMul", ["x", "x"], ["y"], name="product")]
     function = loaded(model(nodes, [info("x", FLOAT, ["a", "b"])], [info("y", FLOAT, None)]))
-    with pytest.raises(ModelNodeError, match=r"'product' \(MatMul\).*do not multiply"):
+    with pytest.raises(LoadedFunctionError, match=r"'product' \(MatMul\).*do not multiply"):
         function(normal(2, 3))
     assert function(normal(2, 2)).shape == (2, 2)
 

@@ -9,8 +9,8 @@ import mgb
 import numpy as np
 import pytest
 from mgb.errors import (
-    ModelFileError,
-    ModelInputError,
+    ArgumentError,
+    FileFormatError,
     TraceMismatchError,
 )
 from mgb.jit import load_outputs, trace
@@ -48,7 +48,7 @@ def test_inputs_are_passed_by_position_or_name_and_described() -> None:
 )
 def test_wrong_inputs_are_rejected(args: Any, kwargs: Any, message: str) -> None:
     function = loaded(simple())
-    with pytest.raises(ModelInputError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         function(*args, **kwargs)
     assert function(normal(2, 3), normal(2, 3)).shape == (2, 3)
 
@@ -58,7 +58,7 @@ def test_any_value_in_the_graph_can_be_an_output() -> None:
     total, out = loaded(simple(), outputs=["s", "y"])(a, b)
     np.testing.assert_array_equal(total.numpy(), a + b)
     np.testing.assert_array_equal(out.numpy(), np.maximum(a + b, 0))
-    with pytest.raises(ModelFileError, match="nothing in the graph is called 'q'"):
+    with pytest.raises(FileFormatError, match="nothing in the graph is called 'q'"):
         loaded(simple(), outputs=["q"])
 
 

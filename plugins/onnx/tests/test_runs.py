@@ -12,7 +12,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb.errors import FileCaseError
+from mgb.errors import FileFormatError
 from mgb.storage.serialization import save
 from mgb.storage.testcases import CASES, Cases
 from mgb.tools.cli import main
@@ -211,7 +211,7 @@ NESTS = st.recursive(
 def test_nested_case_content_is_read_or_rejected(content: Any) -> None:
     try:
         cases = Cases.from_text(text_of(content))
-    except FileCaseError:
+    except FileFormatError:
         return
     assert all(isinstance(a, np.ndarray) for case in cases.inputs for a in case.values())
 
@@ -224,6 +224,6 @@ def test_corrupt_case_strings_are_rejected(data: st.DataObject) -> None:
     torn = text[:at] + data.draw(st.characters()) + text[at + data.draw(st.integers(0, 3)) :]
     try:
         Cases.from_text(torn)
-    except FileCaseError:
+    except FileFormatError:
         return
     assert torn == text

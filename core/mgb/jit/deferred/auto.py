@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from ...errors import AutoInputError, AutoWarning, MgbError
+from ...errors import ArgumentError, AutoWarning, MgbError
 from ...executor import Options, Program, compile_program
 from ...ir import Graph, Op
 from ...tensor import ACTIVE, Session, Tensor
@@ -75,7 +75,7 @@ class auto(ContextDecorator):
 
     Raises
     ------
-    AutoInputError
+    ArgumentError
         `after` is not a count.
     TraceInputError
         Another option is not valid for `trace`.
@@ -104,7 +104,7 @@ class auto(ContextDecorator):
         self, backend: str | None = None, after: int = 2, opt_level: int = 3, fast_math: bool = False
     ) -> None:
         if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-            raise AutoInputError(f"auto(after={after!r}): give the number of runs before one is compiled")
+            raise ArgumentError(f"auto(after={after!r}): give the number of runs before one is compiled")
         check_options("auto", {"opt_level": opt_level, "fast_math": fast_math, "backend": backend})
         options = Options(opt_level=opt_level, fast_math=fast_math, backend=backend)
         self._session = session_of(Settings(after, options))

@@ -10,7 +10,7 @@ from typing import Any
 from ...autodiff.cut import without
 from ...autodiff.function import attach_call
 from ...autodiff.tape import Tape
-from ...errors import PartialTapeError, ShapeError
+from ...errors import ShapeError, UnsupportedError
 from ...executor import Program
 from ...ir import Spec
 from ...ops.primitives import cast
@@ -59,7 +59,7 @@ class PartialCall(CompiledCall):
 
         Raises
         ------
-        PartialTapeError
+        UnsupportedError
             Several tapes see the call.
         """
         return partial(self._run, self._generate())
@@ -121,7 +121,7 @@ class BackwardPrograms:
 
     def _pull(self, saved: list[Any], grads: dict[int, Tensor]) -> Sequence[Tensor | None]:
         if recording_tapes(grads.values()):
-            raise PartialTapeError(
+            raise UnsupportedError(
                 "derivatives of higher order not supported in partial trace: the gradient of a result is "
                 "recorded by an outer GradManager; leave the decorator off this function"
             )

@@ -124,9 +124,9 @@ class partial_trace(PartialTrace[P, R]):
     ------
     TraceInputError
         An option is not valid.
-    PartialTapeError
+    UnsupportedError
         On a call: two `GradManager` record it, or the body attaches Tensors to one from outside or ends it.
-    PartialReadError
+    SymbolicReadError
         On a call: the body reads values.
     ImpureBodyError
         On a call: the body has a side effect, such as storing a Tensor outside, or calls code that is not

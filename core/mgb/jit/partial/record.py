@@ -8,7 +8,7 @@ from typing import Any
 
 from ...autodiff.cut import values_to_keep
 from ...autodiff.tape import Tape
-from ...errors import PartialReadError, TraceError, UnknownInputError
+from ...errors import SymbolicReadError, TraceError, UnknownInputError
 from ...ir import Graph
 from ...tensor import Tensor
 from ...tensor.apply import apply, caller
@@ -24,7 +24,7 @@ from .stretch import Stretch, recording, the_only
 
 def make_read_error(what: str) -> TraceError:
     """Return the error for a body that does `what`, which needs a value."""
-    return PartialReadError(
+    return SymbolicReadError(
         f"the body of a partially traced function {what} at {caller()}, but Python does not run again at "
         "later calls: do that outside of the function, where all is eager, or compute it with ops"
     )

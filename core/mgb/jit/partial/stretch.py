@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...autodiff.tape import Tape, open_tapes
-from ...errors import PartialTapeError
+from ...errors import UnsupportedError
 from ...tensor import Tensor
 
 
@@ -20,16 +20,16 @@ def the_only(tapes: Sequence[Tape]) -> Tape | None:
 
     Raises
     ------
-    PartialTapeError
+    UnsupportedError
         Several do.
     """
     if len(tapes) < 2:
         return tapes[0] if tapes else None
     if len({tape.level for tape in tapes}) < len(tapes):
-        raise PartialTapeError(
+        raise UnsupportedError(
             "grouped GradManagers are not supported in partial trace: give the tensors to one GradManager"
         )
-    raise PartialTapeError(
+    raise UnsupportedError(
         "derivatives of higher order not supported in partial trace: leave the decorator off this function"
     )
 
@@ -48,17 +48,17 @@ class Stretch:
 
         Raises
         ------
-        PartialTapeError
+        UnsupportedError
             Several did, one was used up, or began to watch another tensor.
         """
         for tape, (_, watched) in self._before.items():
             if not tape.recording:
-                raise PartialTapeError(
+                raise UnsupportedError(
                     "a GradManager that began to record outside of a partially traced function was released "
                     "in it, as by its backward: move that out of the function, or use @trace on the step"
                 )
             if len(tape._watched) > watched:
-                raise PartialTapeError(
+                raise UnsupportedError(
                     "a GradManager that records outside of a partially traced function was given a tensor "
                     "in it: attach it before the function is called"
                 )

@@ -29,7 +29,7 @@ def test_invalid_options_raise() -> None:
         partial_trace(abs, record_only=True)
     with pytest.raises(errors.TraceInputError, match="has no option 'colour'"):
         partial_trace(abs, colour=1)
-    with pytest.raises(errors.MemoryConfigError, match="sublinear_memory_config is a int"):
+    with pytest.raises(errors.ArgumentError, match="sublinear_memory_config is a int"):
         partial_trace(abs, sublinear_memory_config=3)
 
 
@@ -50,7 +50,7 @@ def test_higher_order_derivatives_raise() -> None:
     x = tensor([3.0, 4.0])
     outer, inner = GradManager().attach(x), GradManager().attach(x)
     for _ in range(2):
-        with outer, inner, pytest.raises(errors.PartialTapeError, match="derivatives of higher order not"):
+        with outer, inner, pytest.raises(errors.UnsupportedError, match="derivatives of higher order not"):
             product(x)
     assert x.grad is None and weight.grad is None
 
@@ -59,7 +59,7 @@ def test_higher_order_derivatives_through_incoming_gradient_raise() -> None:
     x, scale = tensor([3.0, 4.0]), tensor([1.0, 1.0])
     with GradManager().attach(scale), GradManager().attach(x) as inner:
         y = product(x)
-        with pytest.raises(errors.PartialTapeError, match="derivatives of higher order not"):
+        with pytest.raises(errors.UnsupportedError, match="derivatives of higher order not"):
             inner.backward(y, scale * 2.0)
     x.grad = None
     with (
@@ -73,7 +73,7 @@ def test_higher_order_derivatives_through_incoming_gradient_raise() -> None:
 def test_grouped_managers_raise() -> None:
     x = tensor([3.0, 4.0])
     group = GradManager().attach(x) | GradManager().attach(x)
-    with group, pytest.raises(errors.PartialTapeError, match="grouped GradManagers are not supported"):
+    with group, pytest.raises(errors.UnsupportedError, match="grouped GradManagers are not supported"):
         product(x)
 
 
@@ -93,7 +93,7 @@ def test_body_changing_an_outer_manager_raises() -> None:
         manager.attach(other)
         return other * 2.0
 
-    with manager, pytest.raises(errors.PartialTapeError, match="was released in it"):
+    with manager, pytest.raises(errors.UnsupportedError, match="was released in it"):
         ends(x)
     assert x.grad is None
     with manager:
@@ -118,7 +118,7 @@ def test_body_reading_values_raises(body: Callable[[Tensor], Tensor]) -> None:
     for _ in range(2):
         with (
             GradManager().attach(x),
-            pytest.raises(errors.PartialReadError, match=r"test_bad.py:\d+, but Python does not run"),
+            pytest.raises(errors.SymbolicReadError, match=r"test_bad.py:\d+, but Python does not run"),
         ):
             function(x)
     assert x.tolist() == [3, 4]

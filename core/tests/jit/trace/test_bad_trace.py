@@ -256,7 +256,7 @@ def test_tensor_of_an_unfinished_trace_is_rejected():
         return x
 
     outer(tensor([1.0]))
-    assert type(caught[0]) is errors.ForeignTensorError and HERE in str(caught[0])
+    assert type(caught[0]) is errors.UnknownInputError and HERE in str(caught[0])
     assert inner(tensor([1.0])).item() == 3
 
 

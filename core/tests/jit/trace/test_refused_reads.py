@@ -53,7 +53,7 @@ KINDS = {
     "symbolic": (lambda f: trace(f, symbolic=True), errors.SymbolicReadError, "trace.symbolic=False"),
     "skipped": (lambda f: trace(f, run_body=False), errors.ImpureBodyError, "have to run at each call"),
     "xla": (lambda f: xla_trace(f, capture_as_const=True), errors.SymbolicReadError, "compiled whole"),
-    "partial": (partial_trace, errors.PartialReadError, "partially traced"),
+    "partial": (partial_trace, errors.SymbolicReadError, "partially traced"),
     "vmap": (vmap, errors.TransformError, "differs along the axis"),
 }
 

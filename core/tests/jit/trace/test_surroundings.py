@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from arrays import floats
 from mgb import Parameter, Tensor, tensor
-from mgb.errors import DumpStateError, ImpureBodyError
+from mgb.errors import ExportError, ImpureBodyError
 from mgb.jit import load_compiled, partial_trace, trace, xla_trace
 
 WRAPS: dict[str, Callable[[Any], Any]] = {
@@ -95,7 +95,7 @@ def test_export_rejects_a_network_with_a_replaced_layer(change: str, tmp_path: A
         model.first = linear(5)
     else:
         model.layers[0] = linear(5)
-    with pytest.raises(DumpStateError, match="make a new trace"):
+    with pytest.raises(ExportError, match="make a new trace"):
         predict.export(tmp_path / "old.mgb")
     assert not (tmp_path / "old.mgb").exists()
 

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from mgb import dtypes
-from mgb.errors import EquationError, ModelFileError, ModelUnsupportedError, ShapeError
+from mgb.errors import FileFormatError, ShapeError, UnsupportedError
 from mgb.functional import einstein, matrices
 from mgb.ops.images import contract
 from mgb.ops.images.contract import window_count
@@ -54,8 +54,8 @@ def einsum(*xs: Tensor, equation: str) -> Tensor:
     """By NumPy's rules."""
     try:
         return einstein.einsum(equation, *xs)
-    except EquationError as error:
-        raise ModelFileError(f"Einsum: {error}") from error
+    except ShapeError as error:
+        raise FileFormatError(f"Einsum: {error}") from error
 
 
 @operator("Det")
@@ -65,7 +65,7 @@ def determinant(x: Tensor) -> Tensor:
     if n == 1:
         return reshape(x, shape=x.shape[:-2])
     if n > 8:
-        raise ModelUnsupportedError(f"Det: matrices of up to 8 rows are supported, got {n}")
+        raise UnsupportedError(f"Det: matrices of up to 8 rows are supported, got {n}")
     minors: list[Tensor] = [
         determinant(concat(x[..., 1:, :i], x[..., 1:, i + 1 :], axis=x.ndim - 1)) * x[..., 0, i] * (-1) ** i
         for i in range(n)
@@ -92,10 +92,10 @@ def borders(
             return [(a, t - a) for a, t in zip(small, total)]
         return [(t - a, a) for a, t in zip(small, total)]
     if auto_pad not in ("NOTSET", "VALID", ""):
-        raise ModelFileError(f"auto_pad {auto_pad!r} is not one of ONNX's")
+        raise FileFormatError(f"auto_pad {auto_pad!r} is not one of ONNX's")
     given = ints(pads) if pads is not None and auto_pad != "VALID" else (0,) * (2 * n)
     if len(given) != 2 * n:
-        raise ModelFileError(f"{len(given)} pads for {n} axes")
+        raise FileFormatError(f"{len(given)} pads for {n} axes")
     return list(zip(given[:n], given[n:]))
 
 

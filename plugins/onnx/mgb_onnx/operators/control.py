@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from mgb.errors import ModelFileError, ModelUnsupportedError
+from mgb.errors import FileFormatError, UnsupportedError
 from mgb.functional import tensor as shapes
 from mgb.ops.declare import normalize_axis
 from mgb.storage.limits import meter
@@ -47,7 +47,7 @@ def loop(turns: Value, condition: Value, *state: Value, body: Closure, wanted: i
         carried = result[1 : 1 + len(state)]
         rows.append(result[1 + len(state) :])
     if not rows and wanted > len(state):
-        raise ModelUnsupportedError("Loop: no turn is made, so the shape of what it scans is not known")
+        raise UnsupportedError("Loop: no turn is made, so the shape of what it scans is not known")
     return (*carried, *(stacked(column, 0) for column in zip(*rows)))
 
 
@@ -68,7 +68,7 @@ def scan(
     places = [normalize_axis("Scan", a, x.ndim)[0] for a, x in zip(axes, scanned)]
     turns = {x.shape[a] for x, a in zip(scanned, places)}
     if len(turns) != 1:
-        raise ModelFileError(f"Scan: the scanned inputs have {sorted(turns)} elements, which differ")
+        raise FileFormatError(f"Scan: the scanned inputs have {sorted(turns)} elements, which differ")
     count = turns.pop()
     backwards = scan_input_directions or (0,) * len(scanned)
     meter().check("turns", count)

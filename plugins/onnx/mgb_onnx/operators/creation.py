@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.errors import ModelFileError, ModelUnsupportedError
+from mgb.errors import FileFormatError, UnsupportedError
 from mgb.functional.softmaxes import softmax
 from mgb.ops.creation import along, full
 from mgb.ops.elementwise import trunc
@@ -45,8 +45,8 @@ def constant(
     if value_int is not None or value_ints is not None:
         return np.array(value_ints if value_int is None else value_int, np.int64)
     if value_string is not None or value_strings is not None:
-        raise ModelUnsupportedError("texts are not supported")
-    raise ModelFileError("Constant without a value")
+        raise UnsupportedError("texts are not supported")
+    raise FileFormatError("Constant without a value")
 
 
 @operator("ConstantOfShape")

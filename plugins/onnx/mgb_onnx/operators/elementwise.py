@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.errors import ModelFileError, ModelUnsupportedError
+from mgb.errors import FileFormatError, UnsupportedError
 from mgb.ops import activations, primitives
 from mgb.ops import elementwise as words
 from mgb.ops.bodies import division, hyperbolic, integers, transcendental
@@ -202,7 +202,7 @@ def cast_like(x: Tensor, target: Tensor, *, saturate: int = 1, round_mode: str =
 def bit_cast(x: Tensor, *, to: int) -> Tensor:
     wanted = dtype_of(to, "BitCast")
     if wanted.itemsize != x.dtype.itemsize:
-        raise ModelFileError(f"BitCast of {x.dtype} to {wanted}, which has another size")
+        raise FileFormatError(f"BitCast of {x.dtype} to {wanted}, which has another size")
     if dtypes.bool_ in (wanted, x.dtype):
         return cast(x, dtype=wanted)
     return bitcast(x, dtype=wanted)
@@ -281,11 +281,11 @@ def activation(name: str, alpha: float | None, beta: float | None) -> Callable[[
 
     Raises
     ------
-    ModelUnsupportedError
+    UnsupportedError
         There is none.
     """
     if name.lower() not in ACTIVATIONS:
-        raise ModelUnsupportedError(f"the activation {name!r} is not supported")
+        raise UnsupportedError(f"the activation {name!r} is not supported")
     function, first, second = ACTIVATIONS[name.lower()]
     return lambda x: function(x, first if alpha is None else alpha, second if beta is None else beta)
 

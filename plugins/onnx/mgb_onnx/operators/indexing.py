@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from mgb import dtypes
-from mgb.errors import ModelFileError, ModelUnsupportedError, ShapeError
+from mgb.errors import FileFormatError, ShapeError, UnsupportedError
 from mgb.ops.creation import along
 from mgb.ops.index import gather_, index_add, index_get, index_set, scatter_, scatter_add_
 from mgb.ops.layout import broadcast_to, reshape
@@ -79,11 +79,11 @@ _FOLDS = {"mul": mul, "max": maximum, "min": minimum}
 def _folded(x: Tensor, updates: Tensor, columns: Sequence[Tensor], reduction: str) -> Tensor:
     """Where several updates meet, they are applied one after another, so that each sees the one before."""
     if reduction not in _FOLDS:
-        raise ModelFileError(f"the reduction {reduction!r} is not one of ONNX's")
+        raise FileFormatError(f"the reduction {reduction!r} is not one of ONNX's")
     rows = np.broadcast_shapes(*(c.shape for c in columns))
     count = math.prod(rows)
     if count > MOST_UPDATES:
-        raise ModelUnsupportedError(f"a reduction by {reduction!r} of more than {MOST_UPDATES} updates")
+        raise UnsupportedError(f"a reduction by {reduction!r} of more than {MOST_UPDATES} updates")
     flat = [reshape(broadcast_to(c, shape=rows), shape=(count,)) for c in columns]
     values = reshape(updates, shape=(count, *updates.shape[len(rows) :]))
     axes = tuple(range(len(columns)))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 from mgb import dtypes
-from mgb.errors import ModelUnsupportedError, ShapeError
+from mgb.errors import ShapeError, UnsupportedError
 from mgb.functional import rearrange
 from mgb.ops.creation import full
 from mgb.ops.declare import normalize_axis
@@ -238,7 +238,7 @@ def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_ax
 def triangle(x: Tensor, k: Host | None = None, *, upper: int = 1) -> Tensor:
     diagonal = 0 if k is None else number(k)
     if diagonal and abs(diagonal) > 1 << 30:
-        raise ModelUnsupportedError(f"Trilu: the diagonal {diagonal} is out of range")
+        raise UnsupportedError(f"Trilu: the diagonal {diagonal} is out of range")
     keep = below(x, diagonal - 1 if upper else diagonal)
     zero = full((), 0, x.dtype, x.device)
     return where(keep, zero, x) if upper else where(keep, x, zero)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from mgb import dtypes
-from mgb.errors import ModelUnsupportedError, ShapeError
+from mgb.errors import ShapeError, UnsupportedError
 from mgb.functional import matrices
 from mgb.functional.rearrange import repeat
 from mgb.ops.layout import reshape
@@ -37,7 +37,7 @@ def _spread(parameter: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
 def _rounded(x: Tensor, zero: Tensor | None, dtype: np.dtype[Any]) -> Tensor:
     """To the nearest integer, halfway to the even one, shifted by the zero point, kept in range."""
     if dtype not in dtypes.INTEGERS:
-        raise ModelUnsupportedError(f"quantization to {dtype} is not supported")
+        raise UnsupportedError(f"quantization to {dtype} is not supported")
     whole = cast(round(x), dtype=dtypes.float64 if dtype.itemsize > 2 else x.dtype)
     if zero is not None:
         whole = whole + cast(zero, dtype=whole.dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mgb.errors import ModelFileError
+from mgb.errors import FileFormatError
 from mgb.functional import tensor as shapes
 from mgb.ops.creation import full
 from mgb.ops.images.contract import matmul
@@ -86,7 +86,7 @@ class Layer:
 def _layer(x: Tensor, lengths: Tensor | None, direction: str, layout: int) -> Layer:
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(direction)
     if directions is None:
-        raise ModelFileError(f"the direction {direction!r} is not one of ONNX's")
+        raise FileFormatError(f"the direction {direction!r} is not one of ONNX's")
     return Layer(x.transpose(1, 0, 2) if layout else x, lengths, directions, bool(layout))
 
 
@@ -101,7 +101,7 @@ def _activations(
     given = list(names) if names is not None else list(default) * directions
     each = len(default)
     if len(given) != each * directions:
-        raise ModelFileError(f"{len(given)} activations for {directions} directions of {each}")
+        raise FileFormatError(f"{len(given)} activations for {directions} directions of {each}")
     chosen = [activation(name, _nth(alphas, i), _nth(betas, i)) for i, name in enumerate(given)]
     return [chosen[d * each : (d + 1) * each] for d in range(directions)]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb import dtypes
-from mgb.errors import ModelFileError
+from mgb.errors import FileFormatError
 from mgb.ops.creation import full
 from mgb.ops.images.contract import matmul
 from mgb.ops.layout import reshape, transpose
@@ -152,7 +152,7 @@ class _Style:
             rows = np.clip(_NEAREST[self.nearest_mode](places), 0, length - 1)
             return taken(x, rows.astype(np.int64), axis)
         if self.mode not in ("linear", "cubic"):
-            raise ModelFileError(f"Resize: the mode {self.mode!r} is not one of ONNX's")
+            raise FileFormatError(f"Resize: the mode {self.mode!r} is not one of ONNX's")
         support = 2 if self.mode == "cubic" else 1
         scale = min(factor, 1.0) if self.antialias else 1.0
         return _multiplied(
@@ -177,7 +177,7 @@ def _lengths(
         factors = [float(s) for s in np.ravel(scales)]
         return factors, [math.floor(d * s) for d, s in zip(old, factors)]
     if sizes is None:
-        raise ModelFileError("Resize: neither scales nor sizes are given")
+        raise FileFormatError("Resize: neither scales nor sizes are given")
     wanted = ints(sizes)
     factors = [n / d for n, d in zip(wanted, old)]
     if policy == "stretch":

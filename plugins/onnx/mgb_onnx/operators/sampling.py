@@ -9,7 +9,7 @@ from functools import reduce
 
 import numpy as np
 from mgb import dtypes
-from mgb.errors import ModelFileError, ModelUnsupportedError, ShapeError
+from mgb.errors import FileFormatError, ShapeError, UnsupportedError
 from mgb.functional import tensor as shapes
 from mgb.ops import elementwise as words
 from mgb.ops.creation import along, full
@@ -99,7 +99,7 @@ def grid_sample(
     if mode == "nearest":
         return _pixels(x, [round(p) for p in folded(points)], padding_mode)
     if mode not in _KERNELS:
-        raise ModelFileError(f"GridSample: the mode {mode!r} is not one of ONNX's")
+        raise FileFormatError(f"GridSample: the mode {mode!r} is not one of ONNX's")
     weights_of, first = _KERNELS[mode]
     bases = [floor(p) for p in points]
     weights = [weights_of(p - b) for p, b in zip(points, bases)]
@@ -234,7 +234,7 @@ def deform_conv(
     """A convolution whose taps read between the pixels, each moved by its own offset (Dai et al. 2017)."""
     kernel = w.shape[2:]
     if len(kernel) != 2:
-        raise ModelUnsupportedError(f"DeformConv: images have 2 axes here, got {len(kernel)}")
+        raise UnsupportedError(f"DeformConv: images have 2 axes here, got {len(kernel)}")
     steps, gaps = ((1, 1) if v is None else ints(v) for v in (strides, dilations))
     edges = borders(x.shape[2:], kernel, steps, "NOTSET", pads)
     n, taps, counts = x.shape[0], math.prod(kernel), offset.shape[2:]

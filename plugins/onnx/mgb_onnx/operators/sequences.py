@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mgb.errors import ModelFileError
+from mgb.errors import FileFormatError
 from mgb.ops.layout import concat
 from mgb.storage.limits import meter
 from mgb.tensor import Tensor
@@ -24,7 +24,7 @@ def _place(sequence: list[Any], position: Value, new: int = 0) -> int:
     place = int(number(host_of(position)))
     count = len(sequence) + new
     if not -len(sequence) <= place < count:
-        raise ModelFileError(f"position {place} in a sequence of {len(sequence)}")
+        raise FileFormatError(f"position {place} in a sequence of {len(sequence)}")
     return place + len(sequence) if place < 0 else place
 
 
@@ -121,5 +121,5 @@ def optional_has_element(value: Value = None) -> Host:
 @operator("OptionalGetElement", folds=False)
 def optional_get_element(value: Value) -> Value:
     if value is None:
-        raise ModelFileError("an optional value is read, and it is absent")
+        raise FileFormatError("an optional value is read, and it is absent")
     return value
