@@ -216,7 +216,7 @@ class ImpureBodyError(TraceError):
 
 
 class UnknownInputError(TraceError):
-    """A Tensor that a compiled function reads is no argument, is gone since, or belongs to another trace."""
+    """A compiled function reads a Tensor that is not an argument, is gone, or belongs to another trace."""
 
 
 class TraceOutputError(TraceError, TypeError):

@@ -60,7 +60,7 @@ if n > 1 and r < 2:
             np.testing.assert_array_equal(D.remote_recv(0).numpy(), value, strict=True)
         try:
             trace(lambda: D.remote_recv(0))()
-        except mgb.distributed.errors.ArgumentError as error:
+        except mgb.errors.ArgumentError as error:
             assert "has to know what comes" in str(error)
     if r == 0:
         with mgb.autodiff.GradManager().attach(x) as gm:
