@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 from ..executor import Program
@@ -115,3 +115,7 @@ class TracedWithBody(Traced[P, R]):
         if any(kinds != arrays for (_, kinds), known in list(self._strict_records.items()) if known):
             return f"other arguments of {self.__name__} are arrays, and others Tensors, than recorded"
         return f"a GradManager outside of {self.__name__} records some of its calls, and not others"
+
+
+# `inspect.signature` and `help` show the options.
+update_wrapper(TracedWithBody.__init__, Traced.__init__)
