@@ -175,7 +175,7 @@ def jax(platform: str = "gpu") -> Contestant:
 
 
 #: The backends of mgb that are timed when none is named, and the peers in the order of the tables.
-BACKENDS = ("nvrtc", "triton", "mlir_ptx")
+BACKENDS = ("nvrtc", "triton")
 PEERS = {peer.name: peer for peer in (torch(False), torch(True), jax(), cupy(False), cupy(True))}
 
 

@@ -165,7 +165,7 @@ class TestChoice:
     def test_default_is_all_contestants(self) -> None:
         names = [c.name for c in peers.contestants()]
         assert names == [
-            "mgb nvrtc", "mgb triton", "mgb mlir_ptx", "torch", "torch.compile", "jax", "cupy", "cupy.fuse",
+            "mgb nvrtc", "mgb triton", "torch", "torch.compile", "jax", "cupy", "cupy.fuse",
         ]  # fmt: skip
 
     def test_named_contestants_are_selected(self) -> None:

@@ -15,7 +15,7 @@ from mgb.errors import MgbError
 from mgb_cuda.testing import host
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-BACKENDS = ("nvrtc", "triton", "mlir_ptx")
+BACKENDS = ("nvrtc", "triton")
 
 #: Runs a program with a GPU as the default device.
 RUN = """

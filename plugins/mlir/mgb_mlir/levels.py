@@ -1,26 +1,17 @@
 """The levels at which a group can be seen, each as text.
 
-``loops``, ``vector`` and ``gpu`` are printed from the graph. ``vector`` is compiled, for GPUs ``gpu``.
+``loops`` and ``vector`` are printed from the graph, and ``vector`` is compiled.
 
 | level | what it is |
 | --- | --- |
 | ``loops`` | the loops over memory, whose lengths a plan gives (``scf``, ``memref``), by element |
 | ``vector`` | the same loops; the innermost ones work on vectors (``vector``) |
 | ``llvm`` | LLVM's dialect, made of ``vector`` by the toolchain's passes |
-
-For NVIDIA's GPUs, see `ptx`; the last two are each made of the one before:
-
-| level | what it is |
-| --- | --- |
-| ``gpu`` | what each thread of a grid does (``gpu``, ``scf``) |
-| ``nvvm`` | the dialects of LLVM and of these GPUs |
-| ``ptx`` | their assembly language, for the first architecture of `ptx.ARCHITECTURES` |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mgb.runtime.config import Variable
 from mgb_native.frame import Frame
@@ -44,32 +35,7 @@ def _llvm(frame: Frame) -> str:
     return str(passes.run(passes.parse(_vector(frame)), passes.TO_LLVM))
 
 
-def _for_gpus() -> Any:
-    """Import the module that makes the levels for GPUs; the loops for the CPU do not need it."""
-    try:
-        from . import ptx
-    except ImportError as error:
-        package = (error.name or str(error)).partition(".")[0].replace("_", "-")
-        raise ValueError(f"{package} is not installed; python -m pip install 'mgb-mlir[ptx]'") from error
-    return ptx
-
-
-def _gpu(frame: Frame) -> str:
-    return str(_for_gpus().gpu(frame.graph))
-
-
-def _nvvm(frame: Frame) -> str:
-    return str(_for_gpus().nvvm(frame.graph))
-
-
-def _ptx(frame: Frame) -> str:
-    ptx = _for_gpus()
-    return str(ptx.compile(frame.graph, next(iter(ptx.ARCHITECTURES))).text)
-
-
-LEVELS: dict[str, Callable[[Frame], str]] = {
-    "loops": _loops, "vector": _vector, "llvm": _llvm, "gpu": _gpu, "nvvm": _nvvm, "ptx": _ptx,
-}  # fmt: skip
+LEVELS: dict[str, Callable[[Frame], str]] = {"loops": _loops, "vector": _vector, "llvm": _llvm}
 
 
 def lower(frame: Frame, stop: str) -> str:

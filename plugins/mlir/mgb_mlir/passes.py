@@ -25,18 +25,6 @@ TO_LLVM = (
     "reconcile-unrealized-casts",
 )
 
-#: From the level ``gpu`` to the dialects of LLVM and of NVIDIA's GPUs. ``math`` becomes calls of libdevice.
-TO_NVVM = tuple(
-    f"gpu.module({name})"
-    for name in (
-        "convert-scf-to-cf",
-        "convert-gpu-to-nvvm{allowed-dialects=cf,arith,memref,func}",
-        "convert-arith-to-llvm",
-        "convert-index-to-llvm",
-        "reconcile-unrealized-casts",
-    )
-)
-
 #: The toolchain does one thing at a time.
 compiling = forking.lock()
 
@@ -155,23 +143,3 @@ def machine_code(module: Any, level: int) -> bytes:
         return Path(path).read_bytes()
     finally:
         os.unlink(path)
-
-
-def device_text(module: Any, layout: str) -> str:
-    """The LLVM text of the first ``gpu.module`` in LLVM's dialect.
-
-    Parameters
-    ----------
-    module : Module
-        What `TO_NVVM` made.
-    layout : str
-        LLVM's data layout of the target: it says, among others, how numbers are aligned.
-    """
-    from torch_mlir import ir
-    from torch_mlir.dialects.llvm import translate_module_to_llvmir
-
-    (device,) = (o for o in module.body.operations if o.operation.name == "gpu.module")
-    inside = "\n".join(str(o) for o in device.regions[0].blocks[0].operations)
-    alone = parse(f'module attributes {{llvm.data_layout = "{layout}"}} {{\n{inside}\n}}')
-    with context(), ir.Location.unknown():
-        return str(translate_module_to_llvmir(alone.operation))
