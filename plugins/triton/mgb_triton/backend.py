@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import mgb_cuda.driver as driver
-import numpy as np
 from mgb.backends import Kernel, Traits
 from mgb.ir import Graph, Kind
 from mgb_cuda import Device, Images, Properties, generated
@@ -67,25 +65,8 @@ class Generated(AnyGenerated):
         return Kernel(made.run, made.text(ready), made)
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """As every backend of generated text does; beside the joined calls, each product has its own."""
-        beside = [k for k, kernel in enumerate(kernels) if _multiplies(kernel)]
-        if not beside:
-            return super().join(kernels)
-        rest = [k for k in range(len(kernels)) if k not in set(beside)]
-        joined = super().join([kernels[k] for k in rest]) if len(rest) > 1 else None
-        if joined is None:
-            return None
-        graphs = [_graph(kernel) for kernel in kernels]
-        ins = _slices(len(g.inputs) for g in graphs)
-        outs = _slices(len(g.outputs) for g in graphs)
-
-        def run(*arrays: Any, out: Sequence[Any]) -> None:
-            for k in beside:
-                kernels[k].run(*arrays[ins[k]], out=out[outs[k]])
-            given = [x for k in rest for x in arrays[ins[k]]]
-            joined.run(*given, out=[y for k in rest for y in out[outs[k]]])
-
-        return Kernel(run, "\n\n".join((joined.text, *(kernels[k].text for k in beside))))
+        """Join kernels as every backend of generated text does; products are called one by one."""
+        return None if any(map(_multiplies, kernels)) else super().join(kernels)
 
     def chain(
         self,
@@ -94,48 +75,14 @@ class Generated(AnyGenerated):
         varying: Sequence[int],
         launch_graph: bool | None = None,
     ) -> Callable[[Sequence[Any]], None] | None:
-        """As every backend of generated text does, between products."""
-        if not any(map(_multiplies, kernels)):
-            return super().chain(kernels, wiring, varying, launch_graph)
-        if all(map(_multiplies, kernels)):
+        """Chain kernels as every backend of generated text does; products are called one by one."""
+        if any(map(_multiplies, kernels)):
             return None
-        calls: list[Callable[[Sequence[Any]], None]] = []
-        for multiplies, places in groupby(range(len(kernels)), lambda k: _multiplies(kernels[k])):
-            row = list(places)
-            part, wires = [kernels[k] for k in row], [wiring[k] for k in row]
-            linked = None if multiplies else super().chain(part, wires, varying, launch_graph)
-            calls += [linked] if linked is not None else map(_call, part, wires)
-
-        def run(arrays: Sequence[Any]) -> None:
-            for call in calls:
-                call(arrays)
-
-        return run
+        return super().chain(kernels, wiring, varying, launch_graph)
 
 
 def _multiplies(kernel: Kernel) -> bool:
     return isinstance(kernel.state, Products)
-
-
-def _graph(kernel: Kernel) -> Graph:
-    state = kernel.state
-    graph: Graph = state.parts.graph if isinstance(state, Products) else state.frame.graph
-    return graph
-
-
-def _slices(counts: Iterable[int]) -> list[slice]:
-    """Of neighbours that are so many each."""
-    return [slice(a, b) for a, b in pairwise(accumulate(counts, initial=0))]
-
-
-def _call(kernel: Kernel, wires: tuple[Sequence[int], Sequence[int]]) -> Callable[[Sequence[Any]], None]:
-    """A kernel as a call on the arrays of a chain."""
-    reads, writes = wires
-
-    def run(arrays: Sequence[Any]) -> None:
-        kernel.run(*[arrays[i] for i in reads], out=tuple([arrays[i] for i in writes]))
-
-    return run
 
 
 class Triton(Generated, OnGpus):
@@ -195,20 +142,6 @@ class Gpu(driver.CudaDevice):
     def elapsed(self, run: Callable[[int], None]) -> float:
         """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
         return driver.elapsed(self.context, run, self.stream())
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """A new row-major array, of CuPy's pool."""
-        import cupy
-
-        with cupy.cuda.Device(self.ordinal):
-            return cupy.empty(shape, dtype)
-
-    def multiply(self, a: Any, b: Any, out: Any) -> None:
-        """The product of two matrices by the vendor's library, through CuPy."""
-        import cupy
-
-        with cupy.cuda.Device(self.ordinal):
-            cupy.matmul(a, b, out=out)
 
 
 @cache

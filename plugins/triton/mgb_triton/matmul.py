@@ -292,11 +292,6 @@ class Product:
         # A length that no array has is part of what the kernel was made for.
         return values | {size: told[size] if told[size] > 1 else self.sizes[size] for size in "mnk"}
 
-    def shapes(self, values: Mapping[str, int]) -> list[tuple[int, int]]:
-        """Of the operands, as they lie in memory."""
-        pairs = [self.axes[side].sizes for side in "lr"]
-        return [(values[down], values[right]) for down, right in pairs]
-
     def load(self, form: Form) -> tuple[Any, Tiles]:
         """The kernel for a call, with the first tiles that the device has room for.
 

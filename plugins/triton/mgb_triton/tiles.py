@@ -1,4 +1,4 @@
-"""How a matrix product is cut: by a rule over sizes, and the other ways that are worth a try."""
+"""How a matrix product is cut, by a rule over sizes."""
 
 from __future__ import annotations
 
@@ -47,12 +47,3 @@ def smaller(tiles: Tiles) -> Iterator[Tiles]:
         else:
             tiles = replace(tiles, k=tiles.k // 2)
         yield tiles
-
-
-def candidates(rule: Tiles) -> Iterator[Tiles]:
-    """Tiles that are worth a try, those of the rule first."""
-    wide = replace(rule, n=2 * rule.n, warps=8)
-    deep = replace(rule, k=2 * rule.k)
-    narrow = replace(rule, n=max(16, rule.n // 2))
-    low = replace(rule, m=max(16, rule.m // 2))
-    yield from dict.fromkeys((rule, deep, narrow, low, wide))

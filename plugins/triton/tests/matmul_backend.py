@@ -1,4 +1,4 @@
-"""Shared helpers of tests of products: a backend with the user's settings, a clock, bounds of errors."""
+"""Shared helpers of tests of products: a backend with the user's settings, bounds of errors."""
 
 from __future__ import annotations
 
@@ -20,19 +20,9 @@ from mgb_cuda.testing.bench import unasked
 from mgb_triton import products
 from mgb_triton.backend import Claims, text_version
 from mgb_triton.testing.interpreter import Interpreter
-from triton_helpers import OnInterpreter, Timed
+from triton_helpers import OnInterpreter
 
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
-
-
-class Counting(Timed):
-    """It counts the products that the library makes."""
-
-    multiplied = 0
-
-    def multiply(self, a: Any, b: Any, out: Any) -> None:
-        self.multiplied += 1
-        super().multiply(a, b, out)
 
 
 class Unasked(Claims):
@@ -70,7 +60,6 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(config.CACHE.name, "1")
     monkeypatch.setenv(products.USE.name, "always")
     monkeypatch.delenv(products.PRECISION.name, raising=False)
-    monkeypatch.setattr(products, "_known", {})
     monkeypatch.setattr(BACKEND, "device", Interpreter())
     kernels.forget()
     yield
@@ -89,23 +78,6 @@ def near(found: np.ndarray, want: np.ndarray, dtype: str, size: np.ndarray, prod
     """
     bound = 40 * 2.0**-24 * size + 1.01 * EPS[dtype] * (np.abs(want) + np.abs(product))
     assert (np.abs(found.astype(np.float64) - want) <= bound).all()
-
-
-MODES = pytest.mark.parametrize("mode", ["always", "ours", "library", "no clock"])
-
-
-def choose(mode: str, monkeypatch: pytest.MonkeyPatch) -> Interpreter:
-    """A device that leads to one kernel, or to the library."""
-    device: Interpreter
-    if mode == "ours":
-        device = Counting(1.0, 0.5)
-    elif mode == "library":
-        device = Counting(0.1)
-    else:
-        device = Interpreter()
-    monkeypatch.setenv(products.USE.name, "always" if mode == "always" else "measured")
-    monkeypatch.setattr(BACKEND, "device", device)
-    return device
 
 
 def layer(x: Any, w: Any, b: Any) -> Any:

@@ -218,7 +218,7 @@ class TestCompiled:
 
         specs = [Spec(s, as_dtype(dtype)) for s in ((1024, 1024), (1024, 1024), (1024,), (1024, 1024))]
         parts = Parts(lower(graph_of(layer, *specs), traits("gpu", True)))
-        graphs = [p.graph for p in (parts.fused.left, parts.fused.right, parts.fused.after)]
+        graphs = [p.graph for p in (parts.left, parts.right, parts.after)]
         made = Product(*graphs, Interpreter(), precision, None, parts.transposed)
         text = made.source(made.expected())
         usage = compiler.usage(text, architecture)

@@ -1,4 +1,4 @@
-"""The conformance suite's products on the generated text, one kernel each, or the library between kernels."""
+"""The conformance suite's products on the generated text, one kernel each."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MGB_BACKEND = BACKEND.name
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
-@pytest.fixture(autouse=True, params=["always", "measured"])
-def use(request: pytest.FixtureRequest, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(products.USE.name, request.param)
-    monkeypatch.setattr(driver, "_kernels", {})  # those of the other setting
+@pytest.fixture(autouse=True)
+def use(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(products.USE.name, "always")
+    monkeypatch.setattr(driver, "_kernels", {})  # those of another setting
 
 
 class TestProducts(_TestProducts):
-    """On both ways."""
+    """Of one kernel each."""

@@ -1,4 +1,4 @@
-"""Products in traced functions, the whole way: claimed, cut, taken apart, chosen, run by the interpreter."""
+"""Products in traced functions, the whole way: claimed, cut, taken apart, run by the interpreter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import mgb
 import mgb.functional as F
 import numpy as np
 import pytest
-from matmul_backend import BACKEND, MODES, choose, layer, near, numbers
+from matmul_backend import BACKEND, layer, near, numbers
 from matmul_backend import fresh as fresh
 from mgb import dtypes
 from mgb.ir import Kind
@@ -35,10 +35,8 @@ def kernels_of(text: str) -> list[str]:
 
 
 class TestTraced:
-    @MODES
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-    def test_fused_layer_matches_numpy(self, dtype: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        choose(mode, monkeypatch)
+    def test_fused_layer_matches_numpy(self, dtype: str) -> None:
         x, w, b = numbers((37, 50), dtype, 0), numbers((50, 21), dtype, 1), numbers((21,), dtype, 2)
         found, text = traced(layer, x, w, b)
         wide = [a.astype(np.float64) for a in (x, w, b)]
@@ -46,15 +44,10 @@ class TestTraced:
         assert found.dtype == dtypes.as_dtype(dtype)
         size = np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(wide[2])
         near(found, np.maximum(product + wide[2], 0), dtype, size, product)
-        if mode == "always":
-            assert len(kernels_of(text)) == 1 and "tl.dot" in text
+        assert len(kernels_of(text)) == 1 and "tl.dot" in text
         assert "contract" not in text
 
-    @MODES
-    def test_residual_prologue_and_transposed_weight(
-        self, mode: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        choose(mode, monkeypatch)
+    def test_residual_prologue_and_transposed_weight(self) -> None:
         x, w, r = (numbers(s, "float32", i) for i, s in enumerate([(33, 40), (50, 40), (33, 50)]))
 
         def body(x: Any, w: Any, r: Any) -> Any:
@@ -68,13 +61,10 @@ class TestTraced:
         p = left @ right
         want = p * 0.5 * (1 + np.vectorize(erf)(p / np.sqrt(2))) + wide[2]
         near(found, want, "float32", np.abs(left) @ np.abs(right) + np.abs(wide[2]))
-        if mode == "always":
-            assert len(kernels_of(text)) == 1
+        assert len(kernels_of(text)) == 1
 
-    @MODES
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-    def test_casts_before_matmul(self, dtype: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        choose(mode, monkeypatch)
+    def test_casts_before_matmul(self, dtype: str) -> None:
         x, w = numbers((20, 30), "float32", 0), numbers((30, 40), "float32", 1)
 
         def body(x: Any, w: Any) -> Any:
@@ -85,10 +75,9 @@ class TestTraced:
         wide = [a.astype(half).astype(np.float64) for a in (x, w)]
         want = 2 * (wide[0] @ wide[1])
         near(found, want, dtype, 2 * np.abs(wide[0]) @ np.abs(wide[1]), want)
-        if mode == "always":
-            (kernel,) = kernels_of(text)
-            kind = {"float16": "tl.float16", "bfloat16": "tl.bfloat16"}[dtype]
-            assert f"l = tl.where(in_left, vl_0, tl.full((), 0, {kind}))" in kernel, "it multiplies 16 bits"
+        (kernel,) = kernels_of(text)
+        kind = {"float16": "tl.float16", "bfloat16": "tl.bfloat16"}[dtype]
+        assert f"l = tl.where(in_left, vl_0, tl.full((), 0, {kind}))" in kernel, "it multiplies 16 bits"
 
     def test_16_bit_floats_are_multiplied_in_16_bits_after_a_prologue(self) -> None:
         x, w = numbers((20, 30), "float16", 0), numbers((30, 40), "float16", 1)
@@ -103,18 +92,12 @@ class TestTraced:
     ) -> None:
         x, w = (numbers(s, "float16", i) * np.float16(100) for i, s in enumerate([(20, 300), (300, 20)]))
         wide = [a.astype(np.float64) for a in (x, w)]
-        for mode in ("always", "library"):
-            choose(mode, monkeypatch)
-            found, _ = traced(lambda x, w: F.matmul(x.astype("float32"), w.astype("float32")) + 1, x, w)
-            near(found, wide[0] @ wide[1] + 1, "float32", np.abs(wide[0]) @ np.abs(wide[1]))
-            assert np.isfinite(found).all() and np.abs(found).max() > 65504
+        found, _ = traced(lambda x, w: F.matmul(x.astype("float32"), w.astype("float32")) + 1, x, w)
+        near(found, wide[0] @ wide[1] + 1, "float32", np.abs(wide[0]) @ np.abs(wide[1]))
+        assert np.isfinite(found).all() and np.abs(found).max() > 65504
 
-    @MODES
     @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 40, 5), (17, 1, 5), (64, 3, 1), (130, 70, 129)])
-    def test_matmul_of_various_sizes(
-        self, sizes: tuple[int, int, int], mode: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        choose(mode, monkeypatch)
+    def test_matmul_of_various_sizes(self, sizes: tuple[int, int, int]) -> None:
         m, k, n = sizes
         x, w = numbers((m, k), "float32", 0), numbers((k, n), "float32", 1)
         found, _ = traced(lambda x, w: F.relu(F.matmul(x, w * 2) + 1), x, w)
@@ -122,9 +105,7 @@ class TestTraced:
         want = np.maximum(2 * (wide[0] @ wide[1]) + 1, 0)
         near(found, want, "float32", 2 * np.abs(wide[0]) @ np.abs(wide[1]) + 1)
 
-    @MODES
-    def test_one_kernel_serves_other_sizes(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        choose(mode, monkeypatch)
+    def test_one_kernel_serves_other_sizes(self) -> None:
         f = trace(lambda x, w, b: F.relu(F.matmul(x, w) + b), backend=BACKEND.name)
         for m, k, n in ((32, 32, 32), (48, 48, 48), (7, 48, 20), (200, 5, 20), (16, 16, 16)):
             x, w, b = (
@@ -192,7 +173,7 @@ class TestClaims:
                 monkeypatch.setenv(products.USE.name, use)
                 monkeypatch.setenv(products.PRECISION.name, precision)
                 versions.add(BACKEND.version())
-        assert len(versions) == 5
+        assert len(versions) == 3
 
     def test_precision_setting_is_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(products.PRECISION.name, "tf32")
@@ -207,7 +188,7 @@ class TestClaims:
         )
         monkeypatch.delenv(products.PRECISION.name)
         monkeypatch.setenv(products.USE.name, "yes")
-        assert "never, measured, always; unset MGB_TRITON_MATMUL" in str(products.problem())
+        assert "never, always; unset MGB_TRITON_MATMUL" in str(products.problem())
         assert not BACKEND.traits.products
 
     def test_integer_and_float64_matmul_use_the_library(self) -> None:

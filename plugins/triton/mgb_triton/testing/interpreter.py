@@ -93,10 +93,6 @@ class Interpreter(HostArrays, Device):
         """A new array, full of what shows when it is read before it is written."""
         return np.full(shape, 77, dtype)
 
-    def multiply(self, a: Any, b: Any, out: Any) -> None:
-        """NumPy's product, which sums in float32."""
-        out[...] = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(out.dtype)
-
 
 def interpreted_prelude() -> dict[str, Any]:
     """The functions of the prelude as Python has them, and a stand-in for the library of the GPU."""
