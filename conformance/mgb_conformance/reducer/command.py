@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mgb.backends.plugins import GROUP, announced
+from mgb.backends.plugins import GROUP
 from mgb.errors import ArgumentError
 from mgb.executor import Options, Program
 from mgb.executor.resized import plain_graph
 from mgb.ir import Graph
 from mgb.jit import trace
 from mgb.runtime.device import to_host
+from mgb.runtime.entry_points import announced
 
 from .case import Array, Case
 from .judge import Verdict, with_backend

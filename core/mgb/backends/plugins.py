@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
 from pathlib import Path
 from types import NoneType
 from urllib.parse import unquote, urlsplit
@@ -40,6 +40,7 @@ from ..ops.declare import OPS
 from ..ops.declare import register as register_op
 from ..passes.decompose import ALWAYS
 from ..runtime import config, forking
+from ..runtime.entry_points import EntryPoints, announced
 from .answers import answer
 from .backend import API_VERSION, OLDEST_API_VERSION, Backend, Kernel, Traits
 from .eager_backend import EagerBackend
@@ -63,6 +64,9 @@ EXTRAS = {
     "halide": "halide",
     "xla": "xla",
 }
+
+_POINTS = EntryPoints(GROUP, "backend", EXTRAS)
+_install = _POINTS.install
 
 hookspec = pluggy.HookspecMarker("mgb")
 hookimpl = pluggy.HookimplMarker("mgb")
@@ -137,7 +141,7 @@ def installed() -> Mapping[str, str]:
     'mgb'
     """
     by_hand = {n: _package(p) for n, p in manager.list_name_plugin() if hasattr(p, "mgb_backend")}
-    return by_hand | {name: " and ".join(sorted(points)) for name, points in announced(GROUP).items()}
+    return by_hand | {name: _POINTS.source(name) for name in _POINTS.announced()}
 
 
 def load_backend(name: str) -> Backend:
@@ -277,7 +281,7 @@ def _ask(name: str, plugin: object) -> Backend:
         raise _failure(name, "made", error) from error
     if not isinstance(backend, Backend) or getattr(backend, "name", None) != name:
         raise BackendImportError(
-            f"the plugin {name!r} ({_source(name)}) gave {backend!r} where a Backend of that name was "
+            f"the plugin {name!r} ({installed()[name]}) gave {backend!r} where a Backend of that name was "
             f"expected; its mgb_backend(name) must return one when `name` is the name of its entry point, in "
             f"lower case, and the backend's attribute `name` must be the same"
         )
@@ -292,41 +296,34 @@ def _ask(name: str, plugin: object) -> Backend:
 
 
 def _of(name: str) -> str:
-    return f"backend {name!r} ({_source(name)})"
+    return f"backend {name!r} ({installed()[name]})"
 
 
 def _failure(name: str, what: str, error: Exception) -> BackendError:
     """Return the error to raise when a backend cannot be imported or made because of `error`."""
     if isinstance(error, BackendContractError):
         return BackendContractError(f"{_of(name)}: {error}")
-    return BackendImportError(
-        f"{_of(name)} cannot be {what}: {type(error).__name__}: {error}; "
-        f"try: pip install --force-reinstall {_source(name)}"
-    )
+    return BackendImportError(_POINTS.failure(name, what, error, installed()[name]))
 
 
 def _entry_point(name: str) -> EntryPoint:
-    points = announced(GROUP).get(name)
+    points = _POINTS.announced().get(name)
     if points is None:
         raise _not_found(name)
-    if len(points) > 1:
-        first, *others = sorted(points)
-        raise BackendUnavailableError(
-            f"backend {name!r} is provided by {' and by '.join((first, *others))}; "
-            f"keep one: pip uninstall {' '.join(others)}"
-        )
+    if conflict := _POINTS.conflict(name):
+        raise BackendUnavailableError(conflict)
     return next(iter(points.values()))
 
 
 def _not_found(name: str) -> BackendError:
     here = ", ".join(sorted(installed()))
     if name in EXTRAS:
-        return BackendNotInstalledError(f"backend {name!r} is not installed ({here} are): {_pip(name)}")
+        return BackendNotInstalledError(f"backend {name!r} is not installed ({here} are): {_install(name)}")
     near = difflib.get_close_matches(name, sorted({*installed(), *EXTRAS}), n=1)
     meant = f"; did you mean {near[0]!r}?" if near else "."
     wanted = next((n for n in near if n in EXTRAS), next(iter(EXTRAS)))
     return UnknownBackendError(
-        f"no backend is called {name!r}{meant} Installed: {here}. To install {wanted}: {_pip(wanted)}"
+        f"no backend is called {name!r}{meant} Installed: {here}. To install {wanted}: {_install(wanted)}"
     )
 
 
@@ -336,7 +333,7 @@ def _check_version(name: str, backend: Backend) -> None:
     if OLDEST_API_VERSION <= wanted < API_VERSION:
         _log.warning("%s, of which %s is the newest: a later mgb will refuse it", written, API_VERSION)
     elif wanted != API_VERSION:
-        older = "mgb" if wanted > API_VERSION else _source(name)
+        older = "mgb" if wanted > API_VERSION else installed()[name]
         here = " to ".join(map(str, sorted({OLDEST_API_VERSION, API_VERSION})))
         raise BackendUnavailableError(
             f"{written}, this mgb has version {here}: pip install --upgrade {older}"
@@ -349,27 +346,9 @@ def _check_words(name: str, vocabulary: frozenset[str], ops: Mapping[str, Op]) -
         raise BackendContractError(f"{_of(name)}: Traits.vocabulary has {word!r}{nearest(word, ops)}")
 
 
-@cache
-def announced(group: str) -> Mapping[str, Mapping[str, EntryPoint]]:
-    """By lower-case name, each distribution that announces it in `group`; a slow scan, so done once."""
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for point in entry_points(group=group):
-        distribution = point.dist.name if point.dist is not None else point.value
-        found.setdefault(point.name.lower(), {})[distribution] = point
-    return found
-
-
 def _package(plugin: object) -> str:
     module: str = getattr(plugin, "__name__", type(plugin).__module__)
     return module.partition(".")[0]
-
-
-def _source(name: str) -> str:
-    return installed()[name]
-
-
-def _pip(name: str) -> str:
-    return f'pip install "mgb[{EXTRAS[name]}]"'
 
 
 # choosing
@@ -497,7 +476,7 @@ def install_line() -> str:
     wanted = root / "requirements.txt"
     if (root / "plugins" / "cpu_llvm").is_dir() and wanted.is_file():
         return f"pip install -r {wanted}"
-    return _pip("cpu_llvm")
+    return _install("cpu_llvm")
 
 
 def warn_of_none(chosen: Backend, names: str | Sequence[str] | None) -> None:

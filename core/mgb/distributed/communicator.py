@@ -10,13 +10,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib.metadata import EntryPoint
+from typing import Any, Protocol
 
 from ..runtime import config
+from ..runtime.entry_points import EntryPoints, version_problem
 from .errors import CommunicatorError, LaunchError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "mgb.communicators"
 
@@ -27,6 +26,9 @@ API_VERSION = 1
 
 #: The communicators that this project publishes, and the extra of ``mgb`` that installs each.
 EXTRAS = {"mpi": "mpich"}
+
+_POINTS = EntryPoints(GROUP, "communicator", EXTRAS)
+Announced = Mapping[str, Mapping[str, EntryPoint]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +159,6 @@ class Communicator(ABC):
         """End every process of the job, at once."""
 
 
-def _points() -> dict[str, list[EntryPoint]]:
-    from importlib.metadata import entry_points  # slow to import
-
-    found: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=GROUP):
-        found.setdefault(point.name.lower(), []).append(point)
-    return found
-
-
 def chosen(name: str | None = None, joins: bool = True) -> Communicator:
     """The communicator called `name`, or that ``MGB_DISTRIBUTED_BACKEND`` names, or the only one.
 
@@ -183,32 +176,30 @@ def chosen(name: str | None = None, joins: bool = True) -> Communicator:
         None is installed, or several and none is named; the message has the command that helps.
     """
     wanted = (name or config.DISTRIBUTED_BACKEND.get()).lower()
-    points = _points()
-    extra = EXTRAS.get(wanted, EXTRAS["mpi"])
+    points = _POINTS.announced()
+    install = _POINTS.install(wanted if wanted in EXTRAS else "mpi")
     if wanted and wanted not in points:
         here = ", ".join(sorted(points)) or "none"
-        message = f'communicator {wanted!r} is not installed ({here} is): pip install "mgb[{extra}]"'
-        raise CommunicatorError(message)
+        raise CommunicatorError(f"communicator {wanted!r} is not installed ({here} is): {install}")
     if not points:
-        raise CommunicatorError(f'no communicator is installed: pip install "mgb[{extra}]"')
+        raise CommunicatorError(f"no communicator is installed: {install}")
     if not wanted:
         points = _without_extended(points, joins)
     if not wanted and len(points) > 1:
         listed = " or ".join(sorted(points))
         raise CommunicatorError(f"several communicators: set {config.DISTRIBUTED_BACKEND.name} to {listed}")
     name = wanted or next(iter(points))
-    if len(points[name]) > 1:
-        sources = " and ".join(p.dist.name if p.dist is not None else p.value for p in points[name])
-        raise CommunicatorError(f"communicator {name!r} is provided by {sources}: uninstall one")
-    return _loaded(name, points[name][0], joins)
+    if conflict := _POINTS.conflict(name):
+        raise CommunicatorError(conflict)
+    return _loaded(name, joins)
 
 
-def _without_extended(points: dict[str, list[EntryPoint]], joins: bool) -> dict[str, list[EntryPoint]]:
-    """Of a communicator and one that extends it only one: see `chosen`."""
+def _without_extended(points: Announced, joins: bool) -> Announced:
+    """Leave out one of two communicators of which one extends the other: see `chosen`."""
     left = dict(points)
-    for name, (point, *_) in points.items() if len(points) > 1 else ():
+    for name in points if len(points) > 1 else ():
         try:
-            found = _loaded(name, point, joins=False)
+            found = _loaded(name, joins=False)
             if found.extends in left:
                 del left[found.extends if joins and found.probe() is None else name]
         except Exception as error:
@@ -216,19 +207,17 @@ def _without_extended(points: dict[str, list[EntryPoint]], joins: bool) -> dict[
     return left
 
 
-def _loaded(name: str, point: EntryPoint, joins: bool) -> Communicator:
+def _loaded(name: str, joins: bool) -> Communicator:
+    point = next(iter(_POINTS.announced()[name].values()))
     try:
-        found, problem = point.load(), None
+        found = point.load()
         if not isinstance(found, Communicator):
             problem = f"{point.value} is not a Communicator"
-        elif joins:
-            problem = found.probe()
+        else:
+            problem = version_problem(getattr(found, "api_version", None), API_VERSION)
+            problem = problem or (found.probe() if joins else None) or ""
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-    else:
-        version = getattr(found, "api_version", None)
-        if not problem and version != API_VERSION:
-            problem = f"it was written for version {version} of this API, this mgb has {API_VERSION}"
+        raise CommunicatorError(_POINTS.failure(name, "imported", error)) from error
     if problem:
         raise CommunicatorError(f"communicator {name!r} cannot run here: {problem}")
     assert isinstance(found, Communicator)

@@ -15,6 +15,7 @@ from typing import Any
 from ..backends import plugins
 from ..errors import ArgumentError, FileFormatError, FormatImportError
 from ..runtime import forking
+from ..runtime.entry_points import EntryPoints
 from .model_file import Format, ModelSource
 
 #: What a traced function may call of it: see `holding`.
@@ -26,11 +27,14 @@ GROUP = "mgb.formats"
 #: first one is written where nothing says another.
 EXTRAS = {"onnx": "onnx"}
 
+_POINTS = EntryPoints(GROUP, "the plugin of the format", EXTRAS)
+_install = _POINTS.install
+
 
 def installed() -> tuple[str, ...]:
     """The names of the formats that are here; imports none of them."""
     by_hand = [name for name, plugin in plugins.manager.list_name_plugin() if hasattr(plugin, "mgb_format")]
-    return tuple(sorted({*by_hand, *plugins.announced(GROUP)}))
+    return tuple(sorted({*by_hand, *_POINTS.announced()}))
 
 
 def of_source(source: ModelSource) -> Format:
@@ -57,7 +61,7 @@ def of_source(source: ModelSource) -> Format:
         except Exception as error:  # whatever a broken package does; the others are asked
             problems.append(str(_failure(name, "asked", error)))
     known = ", ".join(f".{name}" for name in installed()) or "none"
-    missing = [f"to read .{name} files: {_pip(name)}" for name in EXTRAS if name not in installed()]
+    missing = [f"to read .{name} files: {_install(name)}" for name in EXTRAS if name not in installed()]
     raise FileFormatError(
         f"{source}: neither its ending nor its bytes are of a format that is installed ({known}); "
         f"{'; '.join([*missing, *problems]) or 'is it the file that you meant?'}"
@@ -106,7 +110,9 @@ def load_format(name: str, file: str) -> Format:
         Its package is not installed (the message has the command), is broken, or there are two.
     """
     if name not in installed():
-        raise FormatImportError(f"{file}: what reads and writes .{name} files is not installed: {_pip(name)}")
+        raise FormatImportError(
+            f"{file}: what reads and writes .{name} files is not installed: {_install(name)}"
+        )
     with forking.undivided("the import of a format"), _importing:
         try:
             return _imported(name)
@@ -128,7 +134,7 @@ def _imported(name: str) -> Format:
         raise _failure(name, "made", error) from error
     if not isinstance(found, Format) or getattr(found, "name", None) != name:
         raise FormatImportError(
-            f"the plugin of the format {name!r} ({_distribution(name)}) gave {found!r}, where its "
+            f"the plugin of the format {name!r} ({_POINTS.source(name)}) gave {found!r}, where its "
             "mgb_format(name) has to return a Format of that name"
         )
     return found
@@ -144,32 +150,15 @@ def _plugin(name: str) -> object:
 
 
 def _entry_point(name: str) -> EntryPoint:
-    points = plugins.announced(GROUP)[name]
-    if len(points) > 1:
-        first, *others = sorted(points)
-        raise FormatImportError(
-            f"the format {name!r} is provided by {' and by '.join((first, *others))}; "
-            f"keep one: pip uninstall {' '.join(others)}"
-        )
-    return next(iter(points.values()))
+    if conflict := _POINTS.conflict(name):
+        raise FormatImportError(conflict)
+    return next(iter(_POINTS.announced()[name].values()))
 
 
 def _failure(name: str, what: str, error: Exception) -> FormatImportError:
-    command = _pip(name) if name in EXTRAS else f"pip install --force-reinstall {_distribution(name)}"
-    return FormatImportError(
-        f"the plugin of the format {name!r} ({_distribution(name)}) cannot be {what}: "
-        f"{type(error).__name__}: {error}; try: {command}"
-    )
-
-
-def _distribution(name: str) -> str:
-    return " and ".join(sorted(plugins.announced(GROUP).get(name, ()))) or "registered by hand"
+    return FormatImportError(_POINTS.failure(name, what, error))
 
 
 def _ending(path: Path | None) -> str:
     """Of a file's name, in lower case and without the dot; empty where there is none."""
     return "" if path is None else path.suffix.lower().removeprefix(".")
-
-
-def _pip(name: str) -> str:
-    return f'pip install "mgb[{EXTRAS[name]}]"'

@@ -23,6 +23,7 @@ from ..ir import Spec
 from ..ir.sizes import plain
 from ..runtime import config, forking
 from ..runtime.device import is_gpu
+from ..runtime.entry_points import EntryPoints, version_problem
 from ..runtime.memory import Array, empty
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 GROUP = "mgb.op_libraries"
+
+_POINTS = EntryPoints(GROUP, "library", {})
 
 #: The version of this API; a library written for another one is left out.
 API_VERSION = 1
@@ -266,10 +269,7 @@ def _status(point: EntryPoint, wanted: Sequence[str]) -> Status:
         problem = _problem(library)
         version = "" if problem else library.version()
     except Exception as error:  # whatever a broken package does on import
-        message = (
-            f"cannot be imported: {type(error).__name__}: {error}; "
-            f"try: pip install --force-reinstall {distribution}"
-        )
+        message = _POINTS.failure(point.name, "imported", error, distribution)
         return Status(point.name, distribution, problem=message)
     if not problem and wanted and point.name.lower() not in wanted:
         problem = f"left out by {config.OP_LIBRARIES.name}={config.OP_LIBRARIES.get()}"
@@ -316,11 +316,8 @@ def _ordered(wanted: Sequence[str]) -> list[EntryPoint]:
     return sorted(_entry_points(), key=lambda p: (place.get(p.name.lower(), len(place)), p.name))
 
 
-@cache
 def _entry_points() -> tuple[EntryPoint, ...]:
-    from importlib.metadata import entry_points  # slow to import, and `import mgb` does not need it
-
-    return tuple(entry_points(group=GROUP))
+    return tuple(point for points in _POINTS.announced().values() for point in points.values())
 
 
 @cache
@@ -332,9 +329,4 @@ def _loaded(point: EntryPoint) -> OpLibrary:
 
 
 def _problem(library: OpLibrary) -> str:
-    version = getattr(library, "api_version", None)
-    if version is None:
-        return f"not written for any version of this API: give it api_version = {API_VERSION}"
-    if version != API_VERSION:
-        return f"written for version {version} of this API, this mgb has version {API_VERSION}"
-    return library.probe() or ""
+    return version_problem(getattr(library, "api_version", None), API_VERSION) or library.probe() or ""

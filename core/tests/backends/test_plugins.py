@@ -21,6 +21,7 @@ from mgb.ir.dtypes import float32
 from mgb.jit import trace
 from mgb.ops import reduce
 from mgb.ops.declare import OPS
+from mgb.runtime import entry_points
 from mgb.tensor.apply import apply
 from mgb.tensor.tracing import graph_of
 
@@ -59,7 +60,7 @@ def test_unknown_name_error_mentions_the_environment_variable(monkeypatch):
 
 
 def test_uninstalled_backend_error_names_the_install_command(monkeypatch):
-    monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
+    monkeypatch.setitem(plugins.EXTRAS, "faraway", "far")
     with pytest.raises(errors.BackendNotInstalledError, match=r'pip install "mgb\[far\]"'):
         plugins.load_backend("FARAWAY")
 
@@ -169,13 +170,14 @@ def test_of_equal_priorities_own_backends_go_first_then_names(distribution, monk
     for name in ("zebra", "aardvark", "own_c", "own_b"):
         distribution(name, priority=9000)
     assert plugins.choose_backend("cpu").name == "aardvark"
-    monkeypatch.setattr(plugins, "EXTRAS", {"own_c": "c", "own_b": "b"})
+    for name in ("own_c", "own_b"):
+        monkeypatch.setitem(plugins.EXTRAS, name, "own")
     plugins._chosen.cache_clear()
     assert plugins.choose_backend("cpu").name == "own_b"
 
 
 def test_first_trace_warns_once_where_no_backend_compiles(monkeypatch):
-    monkeypatch.setattr(plugins, "announced", cache(lambda group: {}))
+    monkeypatch.setattr(entry_points, "announced", cache(lambda group: {}))
     plugins._chosen.cache_clear()
     plugins._warn_of_none.cache_clear()
     with pytest.warns(errors.NoBackendWarning, match="pip install") as caught:
@@ -190,7 +192,7 @@ def test_first_trace_warns_once_where_no_backend_compiles(monkeypatch):
 
 
 def test_status_lists_all_backends_with_their_problems(distribution, monkeypatch):
-    monkeypatch.setattr(plugins, "EXTRAS", {"faraway": "far"})
+    monkeypatch.setitem(plugins.EXTRAS, "faraway", "far")
     distribution("mine", problem="no toolchain")
     lines = {line.name: line for line in plugins.status()}
     assert lines["eager"].problem == "" and lines["eager"].devices == ("cpu", "gpu")

@@ -21,6 +21,7 @@ from mgb.errors import (
     UnsupportedError,
 )
 from mgb.jit import load, load_outputs, trace
+from mgb.runtime.entry_points import announced
 from mgb.storage import formats
 from mgb.storage.model_file import DumpRequest, ModelSource
 from mgb.tools.cli import main
@@ -80,7 +81,7 @@ X = np.arange(3, dtype=np.float32)
 
 
 def _forget() -> None:
-    for cached in (formats._imported, plugins.announced):
+    for cached in (formats._imported, announced):
         cached.cache_clear()
 
 
@@ -171,7 +172,7 @@ def test_unknown_format_is_rejected_with_the_known_ones_listed(
     Path(name).write_bytes(b"\xff\xd8\xff")
     with pytest.raises(FileFormatError, match=rf"^{name}: .*\.first"):
         load(name)
-    monkeypatch.setattr(formats, "EXTRAS", {"far": "faraway"})
+    monkeypatch.setitem(formats.EXTRAS, "far", "faraway")
     with pytest.raises(FileFormatError, match=r'\.far files: pip install "mgb\[faraway\]"'):
         load(name)
 
@@ -250,7 +251,7 @@ def test_unsupported_dump_leaves_the_file_unchanged(distribution: Callable[..., 
 def test_missing_format_is_reported_with_install_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(plugins, "entry_points", lambda group: ())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
     _forget()
     for name, extra in formats.EXTRAS.items():
         file = f"model.{name}"

@@ -13,7 +13,7 @@ import pluggy
 import pytest
 from mgb import plugins
 from mgb.backends import API_VERSION
-from mgb.runtime import cache
+from mgb.runtime import cache, entry_points
 from mgb.tools import cli
 
 PLUGIN = """
@@ -67,7 +67,7 @@ def machine(
             (info / "entry_points.txt").write_text("[mgb.backends]\nmine = made_up_doctored\n")
         points = [p for d in distributions(path=[str(tmp_path)]) for p in d.entry_points]
         here = {p.name: {"mgb-mine": p} for p in points}
-        monkeypatch.setattr(plugins, "announced", lambda group: here if group == plugins.GROUP else {})
+        monkeypatch.setattr(entry_points, "announced", lambda group: here if group == plugins.GROUP else {})
         forget()
         status = cli.main(["doctor"])
         return status, capsys.readouterr().out

@@ -17,6 +17,7 @@ from mgb.distributed.communicator import Communicator
 from mgb.distributed.errors import CommunicatorError, LaunchError
 from mgb.distributed.launcher import launcher
 from mgb.errors import ShapeError
+from mgb.runtime import entry_points
 
 SHAPES = st.lists(st.lists(st.integers(0, 3), max_size=3).map(tuple), min_size=1, max_size=6)
 
@@ -101,10 +102,10 @@ def test_extending_communicator_is_preferred_when_it_can_run(
     monkeypatch: pytest.MonkeyPatch, others: list[Named], joins: bool, wanted: str | None
 ) -> None:
     points = {
-        c.name: [SimpleNamespace(load=lambda c=c, **_: c, value=c.name, dist=None)]
+        c.name: {"made-up": SimpleNamespace(load=lambda c=c, **_: c, value=c.name)}
         for c in (Named("mpi"), *others)
     }
-    monkeypatch.setattr(communicator, "_points", lambda: points)
+    monkeypatch.setattr(entry_points, "announced", lambda group: points)
     monkeypatch.delenv("MGB_DISTRIBUTED_BACKEND", raising=False)
     if wanted is None:
         with pytest.raises(CommunicatorError, match="several communicators: set MGB_DISTRIBUTED_BACKEND"):
