@@ -12,6 +12,11 @@ import numpy as np
 
 from ..errors import ConversionError
 
+__all__ = [
+    "DTYPES", "as_dtype", "bfloat16", "bool_", "complex64", "complex128", "float16", "float32", "float64",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip
+
 bool_ = np.dtype(np.bool_)
 int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
@@ -150,6 +155,11 @@ def exact(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return source not in FLOATS or (a.infinite <= b.infinite and a.bias + a.digits <= b.bias + b.digits)
 
 
+def short(dtype: np.dtype[Any]) -> str:
+    """The name of `dtype` in texts of types: ``"f32"``, ``"bf16"``, ``"u8"``, ``"bool"``."""
+    return dtype.name.replace("float", "f").replace("complex", "c").replace("uint", "u").replace("int", "i")
+
+
 def constructed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of ``tensor(array)`` when none is asked for: 64 bits become 32, as in MegEngine."""
     return _CONSTRUCTED.get(dtype, dtype)
@@ -235,4 +245,4 @@ def _meet(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def __dir__() -> list[str]:
-    return [*(f"{name}_" if name == "bool" else name for name in BY_NAME), "DTYPES", "as_dtype"]
+    return __all__
