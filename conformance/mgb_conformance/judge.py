@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from mgb import dtypes
 from mgb.ir import CONST, Graph, Kind, Node
@@ -119,8 +120,11 @@ def _within(got: np.ndarray, want: Judged) -> np.ndarray:
         apart = np.abs(wide.astype(float) - want.value.astype(float))
         return (wide == want.value) | (want.error >= 1) & (apart <= want.error)
     near = np.abs(wide - want.value) <= want.error * (1 + 1e-9)
-    overflows = np.isinf(wide) & (np.abs(want.value) + want.error >= float(largest(got.dtype)))
-    overflows &= np.sign(wide) == np.sign(want.value)
+    overflows = np.abs(want.value) + want.error >= float(largest(got.dtype))
+    if dtypes.ROWS[dtypes.real_of(got.dtype)].infinite:
+        overflows &= np.isinf(wide) & (np.sign(wide) == np.sign(want.value))
+    else:
+        overflows &= np.isnan(wide)
     lost = np.isinf(want.error)
     return (wide == want.value) | np.isnan(wide) & np.isnan(want.value) | near | overflows | lost
 
@@ -139,11 +143,7 @@ def ulp(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _finfo(dtype: np.dtype[Any]) -> Any:
-    if dtype == dtypes.bfloat16:
-        import ml_dtypes
-
-        return ml_dtypes.finfo(dtype)
-    return np.finfo(dtype)
+    return ml_dtypes.finfo(dtypes.real_of(dtype))
 
 
 def _judge_flushed(node: Node, *xs: Judged) -> Judged:
@@ -161,8 +161,8 @@ def _judge_flushed(node: Node, *xs: Judged) -> Judged:
 
 
 def _flushed(known: Judged, dtype: np.dtype[Any]) -> Judged:
-    """As if 0 stood where a number is too small to be normal; 16-bit floats are computed in float32."""
-    if dtype not in dtypes.FLOATS or dtype == dtypes.float16:
+    """As if 0 stood where a number is too small to be normal; narrow floats are computed in float32."""
+    if dtype not in dtypes.FLOATS or dtypes.ROWS[dtype].bias < dtypes.ROWS[dtypes.float32].bias:
         return known
     small = np.abs(known.value) - known.error < float(_finfo(dtype).smallest_normal)
     return Judged(known.value, np.where(small, np.maximum(known.error, np.abs(known.value)), known.error))
@@ -241,8 +241,9 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
     if name in EXACT:
         return np.zeros(out.shape)
     if name in ROUNDED:
-        widens = name == "cast" and np.can_cast(node.inputs[0].spec.dtype, dtype)
-        return np.zeros(out.shape) if widens else twice * 0.5 * ulp(out, dtype)
+        # NumPy rounds to float64 as everybody does.
+        known = name == "cast" and (dtype == np.float64 or dtypes.exact(node.inputs[0].spec.dtype, dtype))
+        return np.zeros(out.shape) if known else twice * 0.5 * ulp(out, dtype)
     if name == "fma":
         a, b, _ = values
         lost = np.isfinite(a) & np.isfinite(b) & (np.abs(a * b) >= largest(dtype))
@@ -265,6 +266,10 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
 
 
 def _overflowed(out: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Infinity where `dtype` has nothing larger."""
-    limit = largest(dtype) * (1 + float(_finfo(dtype).eps) / 4)
-    return np.where(np.abs(out) >= limit, np.copysign(np.inf, out), out) if dtype != np.float64 else out
+    """Infinity where `dtype` has nothing larger, or NaN where it has no infinity."""
+    if dtype == np.float64:
+        return out
+    limit = largest(dtype) + float(ulp(np.array(largest(dtype)), dtype)) / 2
+    if not dtypes.ROWS[dtype].infinite:
+        return np.where(np.abs(out) > limit, np.nan, out)
+    return np.where(np.abs(out) >= limit, np.copysign(np.inf, out), out)

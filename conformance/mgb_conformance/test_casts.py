@@ -6,6 +6,7 @@ not suffer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -77,8 +78,12 @@ def _edges_of_integers() -> list[int]:
     return [0, 1, 2, 3, 4, 9, 42, 65519, 65520, *ends, *ties]
 
 
-#: Powers of 2, and the bits of floats: those of float16, bfloat16, float32 and float64.
-_PRECISIONS = ((14, 11), (30, 8), (62, 8), (30, 24), (62, 24), (62, 53))
+#: Powers of 2, and the bits of each float that has them and rounds numbers next to them.
+_PRECISIONS = sorted({
+    (min(row.bias - 1, top), row.digits + 1)
+    for row in map(dtypes.ROWS.get, dtypes.FLOATS)
+    for top in (30, 62) if top > row.digits
+})  # fmt: skip
 
 
 def _edges_of_floats() -> list[float]:
@@ -108,7 +113,8 @@ def _edges_of_floats() -> list[float]:
         half, tiny, least = float(info.eps) / 2, float(info.smallest_normal), float(info.smallest_subnormal)
         found += [float(info.max), float(info.max) / 2, tiny, tiny / 2, least, 3 * least, tiny - least]
         if dtype != np.float64:
-            middles = [1 + half, 1 + 3 * half, float(info.max) * (1 + half / (2 - 2 * half))]
+            beyond = float(info.max) + math.ldexp(half, math.frexp(info.max)[1] - 1)
+            middles = [1 + half, 1 + 3 * half, beyond]
             middles += [least / 2, 1.5 * least, tiny - least / 2]
             found += [m * (1 + d) for m in middles for d in (0, 2.0**-30, -(2.0**-30), 2.0**-51, -(2.0**-51))]
     return found
@@ -193,10 +199,10 @@ class Case:
 
 
 def _small(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return where a float is not a normal number of a dtype; float16 is computed in float32."""
+    """Return where a float is not a normal number of a dtype, or of what it is computed in."""
     if x.dtype not in dtypes.FLOATS or dtype not in dtypes.FLOATS:
         return np.zeros(x.shape, bool)
-    normal = dtypes.float32 if dtype == dtypes.float16 else dtype
+    normal = dtypes.ROWS[dtype].carrier
     with np.errstate(invalid="ignore"):  # of NaN
         size = abs(x.astype(np.float64))
     return (size > 0) & (size < float(ml_dtypes.finfo(normal).smallest_normal))

@@ -44,7 +44,7 @@ CASES = {
 def small(dtype: str, shape: tuple[int, ...]) -> Any:
     """Samples whose products stay in range."""
     x = samples(dtype, shape)
-    return (1 + x % 1 / 64).astype(x.dtype) if dtype.endswith(("16", "32", "64")) and "float" in dtype else x
+    return (1 + x % 1 / 64).astype(x.dtype) if dtype in FLOATS else x
 
 
 def mean(x: Any, axis: tuple[int, ...]) -> Any:
@@ -124,8 +124,8 @@ class TestReductions:
         x = small(dtype, shape)
         check(driver, of(lambda x: folds(x, axis), x), [x])
 
-    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-    def test_16_bit_floats_are_summed_in_float32(self, driver: Driver, dtype: str) -> None:
+    @pytest.mark.parametrize("dtype", [d.name for d in dtypes.HALVES])
+    def test_narrow_floats_are_summed_in_float32(self, driver: Driver, dtype: str) -> None:
         x = samples("bool", (3000,)).astype(dtypes.as_dtype(dtype))
         check(driver, of(lambda x: reduce_sum(x, axis=(0,)), x), [x])
 

@@ -9,6 +9,8 @@ from typing import Any
 from ..ir import dtypes
 from ..runtime.precision import AUTOCAST
 
+_LOW = tuple(d for d in dtypes.HALVES if d.itemsize == 2)
+
 
 class autocast(ContextDecorator):
     """Compute products in 16 bits inside a ``with`` block, or in a decorated function.
@@ -50,7 +52,7 @@ class autocast(ContextDecorator):
         self, enabled: bool = True, low_prec_dtype: Any = "float16", high_prec_dtype: Any = "float32"
     ) -> None:
         self.enabled = enabled
-        self.low_prec_dtype = _one_of("low_prec_dtype", low_prec_dtype, dtypes.HALVES)
+        self.low_prec_dtype = _one_of("low_prec_dtype", low_prec_dtype, _LOW)
         self.high_prec_dtype = _one_of("high_prec_dtype", high_prec_dtype, (dtypes.float32, dtypes.float64))
         self._tokens: list[Token[tuple[str, str] | None]] = []
 

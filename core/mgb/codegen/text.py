@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import CONST, Node
+from ..ir import CONST, Node, dtypes
 
 #: The code of an op: a format string over its operands, ``"({0} + {1})"``, or ``(node, *operands) -> str``.
 Spelling = str | Callable[..., str]
@@ -16,15 +16,10 @@ Table = Mapping[str, Spelling]
 #: ``(node, name, expression) -> statement``
 Assign = Callable[[Node, str, str], str]
 
-# fmt: off
-#: The C types of the dtypes, by ``stdint.h`` and ``stdbool.h``; those of float16 and bfloat16 differ by
-#: dialect.
-C_TYPES = {
-    "bool": "bool", "float32": "float", "float64": "double",
-    "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
-    "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
+#: The C types of the dtypes, by ``stdint.h`` and ``stdbool.h``; those of narrow floats differ by dialect.
+C_TYPES = {"bool": "bool", "float32": "float", "float64": "double"} | {
+    d.name: f"{d.name}_t" for d in dtypes.INTEGERS
 }
-# fmt: on
 
 
 def expression(node: Node, operands: Iterable[str], table: Table) -> str:

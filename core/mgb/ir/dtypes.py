@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from ..errors import ConversionError
+
+__all__ = [
+    "DTYPES", "as_dtype", "bfloat16", "bool_", "complex64", "complex128", "float16", "float32", "float64",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip
 
 bool_ = np.dtype(np.bool_)
 int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
@@ -19,8 +26,10 @@ bfloat16 = np.dtype(ml_dtypes.bfloat16)
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 INTEGERS = SIGNED + UNSIGNED
-HALVES = (float16, bfloat16)
-FLOATS = (*HALVES, float32, float64)
+#: Another one goes to the end: samples of tests are drawn by places in `DTYPES`.
+FLOATS = (float16, bfloat16, float32, float64)
+#: The narrow floats, which are stored, and computed in float32.
+HALVES = tuple(d for d in FLOATS if d.itemsize < 4)
 #: What kernels compute in.
 DTYPES = (bool_, *INTEGERS, *FLOATS)
 
@@ -72,6 +81,83 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 def category(dtype: Operand) -> str:
     """``"bool"``, ``"int"``, ``"float"`` or ``"complex"``."""
     return _CATEGORY[WEAK[dtype] if isinstance(dtype, type) else dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The facts of a dtype, from which whoever stores, prints or computes it makes a table.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    signed : bool
+    bits : int
+        Those of a value: 1 of a bool, which takes a byte of memory.
+    digits : int
+        Of an integer the bits of its size; of a float those of the significand in memory.
+    exponent : int
+        Bits of the exponent of a float, and its `bias`.
+    bias : int
+    most : float
+        The largest finite number; of an integer the power of 2 at or above it.
+    infinite : bool
+        Whether there are infinities; in a float without, NaN stands for what is too large.
+    carrier : numpy.dtype
+        What it is computed in.
+    """
+
+    dtype: np.dtype[Any]
+    signed: bool
+    bits: int
+    digits: int
+    exponent: int
+    bias: int
+    most: float
+    infinite: bool
+    carrier: np.dtype[Any]
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """The unsigned integer of its size in memory."""
+        return BY_NAME[f"uint{max(self.bits, 8)}"]
+
+
+def float_row(dtype: np.dtype[Any]) -> Row:
+    """The facts of a float, from its bits."""
+    info, bits = ml_dtypes.finfo(dtype), 8 * dtype.itemsize  # type: ignore[no-untyped-call]
+    digits, bias = int(info.nmant), 1 - int(info.minexp)
+    infinite = bool(np.isinf(np.array(np.inf).astype(dtype).astype(np.float64)))
+    carrier = float32 if dtype.itemsize < 4 else dtype
+    return Row(dtype, True, bits, digits, bits - 1 - digits, bias, float(info.max), infinite, carrier)
+
+
+def _integer_row(dtype: np.dtype[Any]) -> Row:
+    signed, bits = dtype in SIGNED, 1 if dtype == bool_ else 8 * dtype.itemsize
+    return Row(dtype, signed, bits, bits - signed, 0, 0, float(2 ** (bits - signed)), False, dtype)
+
+
+#: What there is to know of each dtype that kernels compute in.
+ROWS = {d: float_row(d) if d in FLOATS else _integer_row(d) for d in DTYPES}
+
+
+@cache
+def exact(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Does `target` hold every value of `source`?"""
+    if source == target or target in COMPLEX:
+        return source == target or exact(real_of(source), real_of(target))
+    if source in COMPLEX:
+        return False
+    a, b = ROWS[source], ROWS[target]
+    if target not in FLOATS:
+        return source not in FLOATS and a.signed <= b.signed and a.digits <= b.digits
+    if a.digits - (source not in FLOATS) > b.digits or a.most > b.most:
+        return False
+    return source not in FLOATS or (a.infinite <= b.infinite and a.bias + a.digits <= b.bias + b.digits)
+
+
+def short(dtype: np.dtype[Any]) -> str:
+    """The name of `dtype` in texts of types: ``"f32"``, ``"bf16"``, ``"u8"``, ``"bool"``."""
+    return dtype.name.replace("float", "f").replace("complex", "c").replace("uint", "u").replace("int", "i")
 
 
 def constructed(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -159,4 +245,4 @@ def _meet(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def __dir__() -> list[str]:
-    return [*(f"{name}_" if name == "bool" else name for name in BY_NAME), "DTYPES", "as_dtype"]
+    return __all__

@@ -16,16 +16,7 @@ from ..ir import Spec, dtypes
 from ..tensor import Tensor
 from .tree import LEAF, flatten
 
-_SHORT = {
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "c64": "complex64",
-    "c128": "complex128",
-    "f64": "float64",
-    **{f"i{8 * d.itemsize}": d.name for d in dtypes.SIGNED},
-    **{f"u{8 * d.itemsize}": d.name for d in dtypes.UNSIGNED},
-}
+_SHORT = {dtypes.short(d): d.name for d in dtypes.BY_NAME.values()}
 
 #: As NumPy allows.
 MOST_AXES = 64

@@ -5,22 +5,8 @@
 
 from math import e, inf, nan, pi
 
-from ..ir.dtypes import (
-    bfloat16,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from ..ir import dtypes
+from ..ir.dtypes import *
 from ..ir.dtypes import bool_ as bool
 from . import creation, data_types, elementwise, fft, linalg, manipulation, searching, statistics
 from . import functions as functions
@@ -40,34 +26,10 @@ __array_api_version__ = VERSIONS[-1]
 newaxis = None
 
 __all__ = [
-    "__array_api_version__",
-    "bfloat16",
-    "bool",
-    "complex64",
-    "complex128",
-    "e",
-    "fft",
-    "float16",
-    "float32",
-    "float64",
-    "inf",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "linalg",
-    "matmul",
-    "matrix_transpose",
-    "nan",
-    "newaxis",
-    "pi",
-    "tensordot",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "vecdot",
+    "__array_api_version__", "bool", "e", "fft", "inf", "linalg", "matmul", "matrix_transpose", "nan",
+    "newaxis", "pi", "tensordot", "vecdot",
 ]  # fmt: skip
+__all__ += [name for name in dtypes.__all__ if name in dtypes.BY_NAME]
 __all__ += creation.__all__ + data_types.__all__ + elementwise.__all__
 __all__ += manipulation.__all__ + searching.__all__ + statistics.__all__
 

@@ -109,16 +109,11 @@ def ldexp(x: Any, exponent: Any) -> Tensor:
     return scaled
 
 
-#: For each dtype the bits of the fraction and those of the exponent.
-_FIELDS = {
-    dtypes.float16: (10, 5), dtypes.bfloat16: (7, 8), dtypes.float32: (23, 8), dtypes.float64: (52, 11),
-}  # fmt: skip
-
-
 def frexp(x: Any) -> tuple[Tensor, Tensor]:
     """A number of magnitude in [0.5, 1) and the power of 2 it is multiplied by, as int32."""
     (x,) = _floats("frexp", x)
-    fraction, width = _FIELDS[x.dtype]
+    row = dtypes.ROWS[x.dtype]
+    fraction, width = row.digits, row.exponent
     bias, lift = 2 ** (width - 1) - 2, fraction + 2
     is_small = e.abs(x) < 2.0 ** (1 - bias)  # subnormal, unless it is lifted
     lifted = where(is_small, x * 2.0**lift, x)

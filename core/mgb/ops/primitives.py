@@ -131,9 +131,10 @@ CAST = Op(
     cheap=True,
     keeps_bits=True,
     meaning="``dtype(x)``, rounded once: to a float to the nearest, of two equally near the even "
-    "one, too large ones to infinity; from a float to an integer towards 0. A float that does not fit in "
-    "the integer, NaN included, gives any number; it must not trap, nor harm other elements. Between "
-    "integers the low bits stay. To bool: ``x != 0``, so that NaN is True; from bool 0 or 1.",
+    "one, too large ones to infinity, or NaN where there is none; from a float to an integer towards 0. A "
+    "float that does not fit in the integer, NaN included, gives any number; it must not trap, nor harm "
+    "other elements. Between integers the low bits stay. To bool: ``x != 0``, so that NaN is True; from "
+    "bool 0 or 1.",
 )
 cast = declare(CAST)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from ..ir import Graph, Node, dtypes
+from ..ir import Graph, Node
+from ..ir.dtypes import exact
 from ..ops.primitives import CAST, cast
 from ..tensor import Tensor
 from .rewrite import by_name, inputs_of, rewrite
@@ -24,10 +21,3 @@ def _skip(node: Node, x: Tensor) -> Tensor | None:
     if source.dtype == wanted:
         return source
     return cast(source, dtype=wanted) if source is not x else None
-
-
-def exact(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Does `target` hold every value of `source`?"""
-    if dtypes.bfloat16 in (source, target):
-        return source == target or source == dtypes.bool_ or target in (dtypes.float32, dtypes.float64)
-    return bool(np.can_cast(source, target, "safe"))

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ..ir import CONST, Graph, Kind, Node, dtypes
+from ..ir import CONST, Graph, Kind, Node, Op, dtypes
 from ..ops.activations import relu
 from ..ops.bodies.floats import unlikely
 from ..ops.declare import op_of
@@ -24,6 +24,11 @@ EXACT = frozenset(map(op_of, (
     abs, ceil, floor, maximum, minimum, neg, reduce_max, reduce_min, relu, round, sign, unlikely, where,
 )))
 # fmt: on
+
+
+def _exact(dtype: np.dtype[np.generic]) -> frozenset[Op]:
+    """Those whose results `dtype` holds: an extreme of nothing is infinite."""
+    return EXACT if dtypes.ROWS[dtype].infinite else EXACT - {op_of(reduce_max), op_of(reduce_min)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def _visit(rounds: bool, node: Node, *inputs: Wide) -> Wide:
         read = inputs[0].rounded(node.inputs[0].spec.dtype)
         return _carry(apply(node.op, read, *(i.value for i in inputs[1:]), **node.params))
     out = apply(node.op, *(i.value for i in inputs), **node.params)
-    exact = dtype not in dtypes.HALVES or node.op in EXACT or node.op.kind is Kind.LAYOUT
+    exact = dtype not in dtypes.HALVES or node.op in _exact(dtype) or node.op.kind is Kind.LAYOUT
     return _carry(out if exact or not rounds else cast(out, dtype=dtype))
 
 

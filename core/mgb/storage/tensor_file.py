@@ -24,14 +24,8 @@ from ..tensor import Parameter, Tensor
 
 Header = dict[str, Any]
 
-# fmt: off
-_CODES = {
-    dtypes.bool_: "BOOL", dtypes.bfloat16: "BF16",
-    dtypes.float16: "F16", dtypes.float32: "F32", dtypes.float64: "F64",
-    dtypes.complex64: "C64",
-    **{d: f"I{8 * d.itemsize}" for d in dtypes.SIGNED}, **{d: f"U{8 * d.itemsize}" for d in dtypes.UNSIGNED},
-}
-# fmt: on
+#: Names of 8-bit floats there do not tell that they have no infinity.
+_CODES = {d: dtypes.short(d).upper().removesuffix("FN") for d in (*dtypes.DTYPES, dtypes.complex64)}
 _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 _KINDS = {"tensor": Tensor, "parameter": Parameter}
 _METADATA = "__metadata__"

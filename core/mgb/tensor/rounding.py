@@ -1,4 +1,7 @@
-"""Numbers that are rounded to bfloat16 once, where NumPy rounds them twice."""
+"""Numbers that are rounded to a narrow float once, where NumPy rounds them to float32 on the way.
+
+S. Boldo and G. Melquiond, "When double rounding is odd", 2005.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,27 @@ from ..ir import dtypes
 
 def ready_to_round(x: Any, dtype: np.dtype[Any]) -> Any:
     """Prepare `x` so that ``astype(dtype)`` rounds its numbers only once."""
-    return _to_single(x) if dtype is _BFLOAT16 and x.dtype in _LONGER else x
+    return to_single(x, dtypes.ROWS[dtype]) if dtype in _TWICE and x.dtype in _LONGER else x
 
 
-_BFLOAT16 = dtypes.bfloat16
+#: The narrow floats that NumPy reaches by float32 alone: not its own, which it rounds to at once.
+_TWICE = frozenset(d for d in dtypes.HALVES if d.isbuiltin != 1)
 
-#: Dtypes with numbers that float32 has no room for: NumPy rounds them to that on the way to bfloat16.
-_LONGER = frozenset({dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64})
+#: Dtypes with numbers that float32 has no room for.
+_LONGER = frozenset(d for d in (*dtypes.INTEGERS, *dtypes.FLOATS) if not dtypes.exact(d, dtypes.float32))
 
 
-def _to_single(x: Any) -> Any:
-    """`x` as float32, but the number beside it where that lies between two bfloat16 and `x` does not."""
-    exact = x if x.dtype.kind == "f" else _long_to_odd(x).astype(np.float64)
+def to_single(x: Any, row: dtypes.Row) -> Any:
+    """`x` as float32, to odd where a narrow float rounds once more: not exact, it ends in a 1."""
+    exact = x if x.dtype in dtypes.FLOATS else _long_to_odd(x).astype(np.float64)
     near = exact.astype(np.float32)
     bits = near.view(np.int32)
-    tie = (bits & 0xFFFF) == 0x8000
-    size, found = np.abs(exact[tie]), np.abs(near[tie])
-    bits[tie] += (size > found).astype(np.int32) - (size < found)
+    rest = dtypes.ROWS[dtypes.float32].digits - row.digits
+    middle = (bits & ((1 << rest) - 1)) == 1 << (rest - 1)
+    if row.bias < dtypes.ROWS[dtypes.float32].bias:  # its subnormal numbers have other middles
+        middle |= np.abs(near) < 2.0 ** (1 - row.bias)
+    size, found, even = np.abs(exact[middle]), np.abs(near[middle]), ~bits[middle] & 1
+    bits[middle] += even * ((size > found).astype(np.int32) - (size < found))
     return near
 
 

@@ -230,12 +230,13 @@ def _arrays(state: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """`value` as NumPy's; an array of PyTorch may be on a GPU, want gradients or be bfloat16."""
+    """`value` as NumPy's; one of PyTorch may be on a GPU, want gradients or be floats that NumPy lacks."""
     if isinstance(value, Tensor | np.ndarray):
         return np.asarray(value)
     if hasattr(value, "detach") and hasattr(value, "cpu"):
         value = value.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":
+        name = str(value.dtype).removeprefix("torch.")
+        if "float" in name and not hasattr(np, name):
             value = value.float()
     try:
         array = np.asarray(value)

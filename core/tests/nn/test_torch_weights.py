@@ -187,6 +187,14 @@ def test_loaded_values_are_converted_to_float32(dtype: str) -> None:
     assert ours.weight.dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_weights_of_8_bits_are_converted_to_float32(dtype: str) -> None:
+    state, ours = T.Linear(3, 4).state_dict(), M.Linear(3, 4)
+    state = {name: value.to(getattr(torch, dtype)) for name, value in state.items()}
+    load_torch_state_dict(ours, state)
+    np.testing.assert_array_equal(ours.weight.numpy(), state["weight"].float().numpy())
+
+
 def test_weights_load_from_safetensors_files(tmp_path: Path) -> None:
     save = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
     theirs, ours = T.LSTM(3, 5).bfloat16(), M.LSTM(3, 5)

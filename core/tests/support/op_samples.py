@@ -227,7 +227,8 @@ def _definite(x: Array) -> Array:
 
 def tolerance(dtype: np.dtype[Any]) -> float:
     """How much the last rounding of two good implementations may differ, relative to 1."""
-    return {2: 2e-2 if dtype == dtypes.bfloat16 else 4e-3, 4: 3e-5, 8: 1e-11}[dtype.itemsize]
+    known = {dtypes.bfloat16: 2e-2, dtypes.float16: 4e-3, dtypes.float32: 3e-5, dtypes.float64: 1e-11}
+    return known.get(dtype) or 2.5 * 2.0 ** -dtypes.ROWS[dtype].digits
 
 
 def assert_close(got: Array, want: Array, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from mgb.codegen import combine, reductions, scalar
-from mgb.ir import Node
+from mgb.ir import Node, dtypes
 from mgb_native.folds import HELD, held
 
 from .division import fmod_double, quotient
@@ -23,8 +23,8 @@ from .toolchain import hl
 Expr = Any
 Word = Callable[..., Expr]
 
-#: The types of arrays in memory. Of the 16-bit floats the bits are loaded; Halide has no bfloat16 on a CPU.
-STORED = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
+#: The types of arrays in memory. Of narrow floats the bits are loaded; Halide has no bfloat16 on a CPU.
+STORED = {"bool": "uint8"} | {d.name: dtypes.ROWS[d].word.name for d in dtypes.HALVES}
 
 
 def halide_type(dtype: str) -> Any:

@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 from mgb.codegen import accumulator
-from mgb.ir import Node
+from mgb.ir import Node, dtypes
 
 #: The dtypes whose values a kernel holds as another one between load and store.
-HELD = {"float16": "float32", "bfloat16": "float32"}
+HELD = {d.name: dtypes.ROWS[d].carrier.name for d in dtypes.HALVES}
 
 
 def held(node: Node) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from mgb import codegen
 from mgb.codegen import EXTENT, operands, reached, schedule, tables, varying
-from mgb.ir import CONST, Graph, Kind, Node, Spec, input_node
+from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
 from mgb.runtime.forking import cached_property
 
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
@@ -37,11 +36,6 @@ COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 1
 #: What a kernel that looks up tells of an index that is out of range: the length of the axis, 0 if there is
 #: none; the index; the axis.
 REFUSED = Spec((3,), np.dtype("int64"))
-
-
-@cache
-def _itemsize(dtype: str) -> int:
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,7 @@ class Buffer:
 
     @property
     def itemsize(self) -> int:
-        return _itemsize(self.dtype)
+        return dtypes.BY_NAME[self.dtype].itemsize
 
 
 class Frame(codegen.Frame[Operand]):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 from mgb.codegen import C_TYPES, Spelling, c_literal, c_number, combine, identity, reductions
-from mgb.ir import Node
+from mgb.ir import Node, dtypes
 
-#: 16-bit floats are held as their bits: a kernel meets them in loads, stores and casts alone.
-TYPES = {**C_TYPES, "float16": "uint16_t", "bfloat16": "uint16_t"}
+#: Narrow floats are held as their bits: a kernel meets them in loads, stores and casts alone.
+TYPES = C_TYPES | {d.name: C_TYPES[dtypes.ROWS[d].word.name] for d in dtypes.HALVES}
 
 #: How 16-bit floats become float32 and back.
 WIDEN = {"float16": "h2f", "bfloat16": "b2f"}

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from mgb import dtypes
 from mgb.ir import CONST, Node
-from mgb.ir.dtypes import bfloat16, float32, int64, uint16, uint32
+from mgb.ir.dtypes import float16, float32, int64, uint16, uint32
 
 from .sheet import Sheet
 from .values import NUMBER_OF
@@ -69,8 +70,8 @@ def expand(sheet: Sheet, node: Node, x: str) -> str:
 
 
 def expanded(sheet: Sheet, x: str, dtype: Dtype, shape: tuple[int, ...]) -> str:
-    if dtype == bfloat16:
-        return sheet.cast(expanded(sheet, sheet.cast(x, float32), float32, shape), bfloat16)
+    if dtype in dtypes.HALVES and dtype != float16:
+        return sheet.cast(expanded(sheet, sheet.cast(x, float32), float32, shape), dtype)
     return sheet.call("Expand", x, sheet.integers(shape))
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from mgb import dtypes
 from mgb.ir import Node
 from mgb.ir.dtypes import (
-    bfloat16,
     bool_,
     float16,
     float32,
@@ -74,19 +73,19 @@ Emit = Callable[..., str]
 
 _SMALL: dict[Dtype, Dtype] = dict.fromkeys((bool_, int8, int16, uint8, uint16), int32)
 
-#: What carries a value through an operator that compares.
+#: What carries a value through what is for floats only.
+WIDE: dict[Dtype, tuple[Dtype, ...]] = {d: (float32,) for d in dtypes.HALVES if d != float16}
+
+#: The same through an operator that compares.
 ORDER: dict[Dtype, tuple[Dtype, ...]] = {
     **{d: (wide, int64) for d, wide in _SMALL.items()},
     int32: (int64,),
     uint32: (int64,),
     float16: (float32,),
-    bfloat16: (float32,),
+    **WIDE,
 }
 #: The same through sums, products and moves, where only the low bits of an integer matter.
 WRAP: dict[Dtype, tuple[Dtype, ...]] = {**ORDER, uint32: (int32, int64), uint64: (int64,)}
-
-#: The same through what is for floats only.
-WIDE: dict[Dtype, tuple[Dtype, ...]] = {bfloat16: (float32,)}
 
 HALF_SINGLE: Dtypes = frozenset({float16, float32})
 FLOATS: Dtypes = HALF_SINGLE | {float64}
@@ -94,6 +93,7 @@ INTEGERS: Dtypes = frozenset(dtypes.INTEGERS)
 NUMBERS: Dtypes = FLOATS | INTEGERS
 PLAIN: Dtypes = FLOATS | {int32, int64}  # what every kernel of every runtime has
 ALL: Dtypes = frozenset(dtypes.DTYPES)
+MOVED: Dtypes = ALL - {d for d in dtypes.HALVES if d.itemsize < 2}  # of floats of 8 bits ONNX has few moves
 
 
 def _always(_node: Node) -> bool:
@@ -201,7 +201,7 @@ _ROWS: list[tuple[str, Word]] = [
     ("leaky_relu",  Word(with_params("LeakyRelu", alpha="negative_slope"), HALF_SINGLE, WIDE)),
     ("elu",         Word(with_params("Elu", alpha="alpha"), HALF_SINGLE, WIDE)),
     ("celu",        Word(with_params("Celu", alpha="alpha"), frozenset({float32}), ORDER)),
-    ("relu",        Word(plainly("Relu"), FLOATS | {int8, int32}, {bfloat16: (float32,), int16: (int32,)})),
+    ("relu",        Word(plainly("Relu"), FLOATS | {int8, int32}, WIDE | {int16: (int32,)})),
     ("prelu",       Word(plainly("PRelu"), HALF_SINGLE, WIDE, when=one_sided)),
     ("clip",        Word(plainly("Clip"), NUMBERS - {int16, uint16}, ORDER, when=numbers)),
     ("file_quotient", Word(plainly("Div"), INTEGERS)),
@@ -215,8 +215,8 @@ _ROWS: list[tuple[str, Word]] = [
     ("reshape",     Word(reshape)),
     ("transpose",   Word(transpose)),
     ("broadcast_to", Word(expand)),
-    ("slice",       Word(slice_)),
-    ("concat",      Word(with_params("Concat", axis="axis"))),
+    ("slice",       Word(slice_, MOVED, WIDE)),
+    ("concat",      Word(with_params("Concat", axis="axis"), MOVED, WIDE)),
     ("extent",      Word(extent)),
     ("transfer",    Word(transfer)),
     ("reduce_sum",  Word(reduce("ReduceSum"), PLAIN, WRAP)),
@@ -230,14 +230,14 @@ _ROWS: list[tuple[str, Word]] = [
     ("conv2d",      Word(conv, HALF_SINGLE, WIDE, when=has_windows)),
     ("conv_bias",   Word(conv, HALF_SINGLE, WIDE, when=has_windows)),
     ("conv2d_grad_input", Word(conv_transpose, HALF_SINGLE, WIDE, when=is_cover)),
-    ("max_pool2d",  Word(max_pool, FLOATS | {int8, uint8}, {bfloat16: (float32,), int16: (float32,),
+    ("max_pool2d",  Word(max_pool, FLOATS | {int8, uint8}, WIDE | {int16: (float32,),
                          uint16: (float32,), int32: (float64,), uint32: (float64,)}, when=has_windows)),
     ("avg_pool2d",  Word(avg_pool, HALF_SINGLE, WIDE, when=has_windows)),
-    ("index_get",   Word(take, operands=(0, 1), when=one_axis)),
-    ("index_set",   Word(put("none"), ALL - {bfloat16}, ORDER, operands=(0, 2), when=first_axis)),
+    ("index_get",   Word(take, MOVED, WIDE, operands=(0, 1), when=one_axis)),
+    ("index_set",   Word(put("none"), ALL - WIDE.keys(), ORDER, operands=(0, 2), when=first_axis)),
     ("index_add",   Word(put("add"), NUMBERS - {float16}, ORDER, operands=(0, 2), when=first_axis)),
-    ("gather",      Word(gather, operands=(0, 1))),
-    ("scatter",     Word(scatter("none"), operands=(0, 2))),
+    ("gather",      Word(gather, MOVED, WIDE, operands=(0, 1))),
+    ("scatter",     Word(scatter("none"), MOVED, WIDE, operands=(0, 2))),
     ("scatter_add", Word(scatter("add"), NUMBERS - {float16}, ORDER, operands=(0, 2))),
     ("scatter_fold", Word(scatter_fold, NUMBERS - {float16}, ORDER, operands=(0, 2))),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from mgb import dtypes
 from mgb.ir import exact_text
 from mgb.storage.model_file import Names, Style
 
@@ -75,4 +76,6 @@ class Sheet:
 
     def cast(self, name: str, dtype: np.dtype[Any]) -> str:
         """`name` in `dtype`."""
+        if dtype in dtypes.HALVES and dtype.itemsize == 1:  # ONNX clips to these unless told not to
+            return self.call("Cast", name, to=NUMBER_OF[dtype], saturate=0)
         return self.call("Cast", name, to=NUMBER_OF[dtype])

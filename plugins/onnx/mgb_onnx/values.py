@@ -25,22 +25,8 @@ Host = np.ndarray[Any, Any]
 Value = Any
 
 #: The number that `TensorProto.DataType` gives each dtype.
-DTYPE_OF: dict[int, np.dtype[Any]] = {
-    1: dtypes.float32,
-    2: dtypes.uint8,
-    3: dtypes.int8,
-    4: dtypes.uint16,
-    5: dtypes.int16,
-    6: dtypes.int32,
-    7: dtypes.int64,
-    9: dtypes.bool_,
-    10: dtypes.float16,
-    11: dtypes.float64,
-    12: dtypes.uint32,
-    13: dtypes.uint64,
-    16: dtypes.bfloat16,
-}
-NUMBER_OF = {dtype: number for number, dtype in DTYPE_OF.items()}
+NUMBER_OF: dict[np.dtype[Any], int] = {d: onnx.helper.np_dtype_to_tensor_dtype(d) for d in dtypes.DTYPES}
+DTYPE_OF = {number: dtype for dtype, number in NUMBER_OF.items()}
 
 #: NumPy's own limit.
 MOST_AXES = 64
@@ -134,7 +120,7 @@ def _array_of_fields(proto: Any, dtype: np.dtype[Any], shape: tuple[int, ...], p
         )
     _measure(shape, dtype, place)
     if dtype in dtypes.HALVES:
-        return np.array(field, np.int64).astype(np.uint16).view(dtype).reshape(shape)
+        return np.array(field, np.int64).astype(dtypes.ROWS[dtype].word).view(dtype).reshape(shape)
     wide = dtype if dtype in _FIELDS else np.dtype(np.int64)
     return np.array(field, wide).astype(dtype).reshape(shape)
 

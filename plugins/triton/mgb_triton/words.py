@@ -6,26 +6,22 @@ from collections.abc import Callable
 
 import numpy as np
 from mgb.codegen import Spelling, combine, identity, reductions, scalar
-from mgb.ir import Node
+from mgb.ir import Node, dtypes
 
 #: The types of values.
-TYPES = {
-    "bool": "int1", "float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64",
-    "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
-    "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
-}  # fmt: skip
+TYPES = {d.name: "int1" if d == dtypes.bool_ else d.name for d in dtypes.DTYPES}
 
 #: The types of pointers to them, in a signature.
 POINTERS = {
-    "bool": "*i1", "float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64",
-    "int8": "*i8", "int16": "*i16", "int32": "*i32", "int64": "*i64",
-    "uint8": "*u8", "uint16": "*u16", "uint32": "*u32", "uint64": "*u64",
-}  # fmt: skip
+    **{d.name: f"*{dtypes.short(d)}" for d in (*dtypes.INTEGERS, dtypes.bfloat16)},
+    **{d.name: f"*fp{8 * d.itemsize}" for d in dtypes.FLOATS if d != dtypes.bfloat16},
+    "bool": "*i1",
+}
 
 #: Those of numbers, by the C types in which they are packed.
 NUMBERS = {"int": "i32", "int64_t": "i64", "uint32_t": "u32"}
 
-NARROW = ("float16", "bfloat16")
+NARROW = frozenset(d.name for d in dtypes.HALVES)
 
 
 def t_type(node: Node) -> str:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mgb.ir import dtypes
+
+from ..folds import HELD
 from .builder import Builder, Lanes, Type
 
 #: The bits of a value of each dtype.
-BITS = {"bool": 1, "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64} | {
-    f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
+BITS = {d.name: row.bits for d, row in dtypes.ROWS.items()}
 
 
 def element(dtype: str) -> str:
-    """The type of a value of `dtype` that is computed with: no float of 16 bits is."""
+    """The type of a value of `dtype` that is computed with: no narrow float is."""
     return f"f{BITS[dtype]}" if is_float(dtype) else f"i{BITS[dtype]}"
 
 
 def stored(dtype: str) -> str:
     """The type of an element of `dtype` in memory."""
-    return f"f{BITS[dtype]}" if dtype in ("float32", "float64") else f"i{max(8, BITS[dtype])}"
+    return element(dtype) if is_float(dtype) and dtype not in HELD else f"i{max(8, BITS[dtype])}"
 
 
 def is_float(dtype: str) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from ..folds import HELD
 from .body import BITS, Body, element, is_float, is_signed
 
 
 def convert(body: Body, x: str, source: str, target: str) -> str:
     """`x` of dtype `source` in dtype `target`; what is rounded to 16 bits is held in 32 again."""
-    if target in ("float16", "bfloat16"):
+    if target in HELD:
         return widen(body, narrow(body, convert(body, x, source, "float32"), target), target)
-    source = "float32" if source in ("float16", "bfloat16") else source
+    source = HELD.get(source, source)
     if source == target:
         return x
     if target == "bool":
@@ -56,11 +57,11 @@ def to_memory(body: Body, x: str, dtype: str) -> str:
     """A value as it lies in memory."""
     if dtype == "bool":
         return body.change("zext", x, "i1", "i8")
-    return narrow(body, x, dtype) if dtype in ("float16", "bfloat16") else x
+    return narrow(body, x, dtype) if dtype in HELD else x
 
 
 def from_memory(body: Body, x: str, dtype: str) -> str:
     """A value of what lies in memory."""
     if dtype == "bool":
         return body.is_not_zero(x, body.lanes.of("i8"))
-    return widen(body, x, dtype) if dtype in ("float16", "bfloat16") else x
+    return widen(body, x, dtype) if dtype in HELD else x

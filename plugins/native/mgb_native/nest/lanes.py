@@ -93,7 +93,7 @@ class Loops(Builder):
 
     def bytes_of(self, node: Node) -> int:
         """Those of a lane that computes `node`."""
-        return np.dtype("float32" if "float16" in held(node) else held(node)).itemsize
+        return np.dtype(held(node)).itemsize
 
     def over(self, count: str, width: Width, carried: Sequence[Carried], turn: Turn) -> list[str]:
         """Write the loop over `count` elements; returns what it carries at the end.

@@ -19,6 +19,8 @@ from mgb.tensor import Tensor
 from ..values import Host, Value, dtype_of
 from .table import operator
 
+Dtype = np.dtype[Any]
+
 #: Operators that are one op of mgb, on inputs of one dtype.
 _SAME: dict[str, Callable[..., Tensor]] = {
     "Abs": words.abs,
@@ -189,13 +191,21 @@ def identity(x: Value) -> Value:
 
 @operator("Cast")
 def cast_to(x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    """`saturate` and `round_mode` speak of 8-bit floats only."""
-    return cast(x, dtype=dtype_of(to, "Cast"))
+    """`round_mode` speaks of floats that mgb does not have."""
+    return _cast(x, dtype_of(to, "Cast"), saturate)
 
 
 @operator("CastLike")
 def cast_like(x: Tensor, target: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    return like(x, target)
+    return _cast(x, target.dtype, saturate)
+
+
+def _cast(x: Tensor, dtype: Dtype, saturate: int) -> Tensor:
+    """Cast to `dtype`; `saturate` speaks of floats of 8 bits only."""
+    if saturate and dtype in dtypes.HALVES and dtype.itemsize == 1:
+        most = dtypes.ROWS[dtype].most
+        x = primitives.minimum(primitives.maximum(x, -most), most)
+    return x if x.dtype == dtype else cast(x, dtype=dtype)
 
 
 @operator("BitCast")
