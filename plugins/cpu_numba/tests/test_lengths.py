@@ -9,6 +9,9 @@ import pytest
 from cpu_numba_helpers import BACKEND, SENTINEL, run, traced
 from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
+from mgb.ops.sort import cumsum_
+from mgb_cpu_numba import backend
+from mgb_native.target import VECTORS
 
 LENGTHS = (2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 200)
 
@@ -67,3 +70,17 @@ def test_short_rows_of_many_lines_are_reduced_completely() -> None:
         sums, greatest = run(lambda x: (reduce_sum(x, axis=(0, 2)), reduce_max(x, axis=(0, 2))), x)
         np.testing.assert_allclose(sums, x.astype(float).sum(axis=(0, 2), keepdims=True), 1e-5, 1e-4)
         assert (greatest == x.max(axis=(0, 2), keepdims=True)).all()
+
+
+@pytest.mark.parametrize("width", [*VECTORS.values(), 16, 0])
+def test_vectors_of_every_processor(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 is none at all: element by element."""
+    monkeypatch.setattr(backend, "vector_bytes", lambda: width)
+    x = numbers("float32", 7, 83)
+    (y,) = run(softmax, x)
+    np.testing.assert_allclose(y, true_softmax(x.astype(float)), 8 * BOUNDS["float32"])
+    n = np.arange(7 * 83, dtype="int16").reshape(7, 83)
+    (sums,) = run(lambda n: cumsum_(n * n, axis=1), n)
+    np.testing.assert_array_equal(sums, np.cumsum(n * n, axis=1, dtype="int16"))
+    (highs,) = run(lambda n: reduce_max(n * n, axis=(0,)), n)
+    np.testing.assert_array_equal(highs, (n * n).max(axis=0, keepdims=True))
