@@ -1,13 +1,22 @@
-"""The operations of a kernel in Python that Numba compiles: each is a call of a function of `words`."""
+"""The operations of a kernel in Python that Numba compiles: operators, and functions of `words`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from keyword import iskeyword
 from typing import Any
 
 from mgb_native.nest import INDEX, Builder, Carried, Nest, Type
+
+#: The operations that are operators of Python's, and the relations.
+_OPERATORS = {
+    "fadd": "+", "fsub": "-", "fmul": "*", "fdiv": "/", "add": "+", "sub": "-", "mul": "*",
+    "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+_RELATIONS = {
+    "olt": "<", "ole": "<=", "ogt": ">", "oge": ">=", "oeq": "==", "une": "!=",
+    "slt": "<", "sle": "<=", "sgt": ">", "sge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
 
 
 def type_text(type_: Type) -> str:
@@ -48,7 +57,9 @@ class NumbaBuilder(Builder):
     # operations
 
     def apply(self, operation: str, operands: Sequence[str], type_: Type, flag: str = "") -> str:
-        return self.called(f"{operation}_{flag}" if flag or iskeyword(operation) else operation, *operands)
+        if operation in _OPERATORS and not flag:
+            return self.op(f" {_OPERATORS[operation]} ".join(operands))
+        return self.called("_".join(filter(None, (operation, flag))), *operands)
 
     def change(self, operation: str, value: str, source: Type, target: Type) -> str:
         halves = operation == "bitcast" and "f16" in (source.element, target.element)
@@ -57,6 +68,8 @@ class NumbaBuilder(Builder):
         return self.called(f"{operation}_{type_text(source)}_{type_text(target)}", value)
 
     def compare(self, relation: str, a: str, b: str, type_: Type = INDEX) -> str:
+        if relation in _RELATIONS:
+            return self.op(f"{a} {_RELATIONS[relation]} {b}")
         return self.called(f"{'fcmp' if type_.is_float else 'icmp'}_{relation}", a, b)
 
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
@@ -133,9 +146,9 @@ class NumbaBuilder(Builder):
     ) -> list[str]:
         counter, given = self.name(hint), [self.name("a") for _ in carried]
         self.assign([*given, counter], [*(value for value, _ in carried), first])
-        with self.block(f"while icmp_slt({counter}, {last}):"):
+        with self.block(f"while {counter} < {last}:"):
             self.assign(given, body(counter, given) or ())
-            self.line(f"{counter} = add({counter}, {step})")
+            self.line(f"{counter} = {counter} + {step}")
         return given
 
     def when(

@@ -19,11 +19,13 @@ from numba import cfunc, types
 from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.errors import NumbaWarning, WarningsFixer
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference
+from numba.core.typeinfer import TypeInferer
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
-from .words import Word, named
+from .words import OPERATORS, Named, Word, named
 
 
 def build(text: str) -> Code:
@@ -36,6 +38,44 @@ def build(text: str) -> Code:
     options: dict[str, Any] = {"nopython": True, "error_model": "numpy", "_nrt": False}
     compiled: Any = cfunc(signature, pipeline_class=Pipeline, **options)(kernel)
     return place(compiled.native_name, compiled._library.image)
+
+
+class Inferer(TypeInferer):
+    """The types of variables, where a `Word` says that of its result."""
+
+    def resolve_value_type(self, inst: Any, val: Any) -> Any:
+        """Return the type of a constant, of a global or of an operator."""
+        if isinstance(val, Named):
+            return val.word
+        word = OPERATORS.get(val) if callable(val) else None
+        return word or super().resolve_value_type(inst, val)
+
+    def resolve_call(self, fnty: Any, pos_args: Any, kw_args: Any) -> Any:
+        """Return the signature of a call."""
+        if isinstance(fnty, Word):
+            return fnty.get_call_type(self.context, pos_args, kw_args)
+        return super().resolve_call(fnty, pos_args, kw_args)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Inference(NopythonTypeInference):
+    """The pass that runs `Inferer`."""
+
+    _name = "mgb_inference"
+
+    def run_pass(self, state: Any) -> bool:
+        """Find the types of all variables and calls."""
+        warnings = WarningsFixer(NumbaWarning)
+        inferer = Inferer(state.typingctx, state.func_ir, warnings)
+        target, function = state.targetctx.target, state.func_ir.func_id
+        with state.typingctx.callstack.register(target, inferer, function, state.args), warnings:
+            for k, (name, type_) in enumerate(zip(state.func_ir.arg_names, state.args, strict=True)):
+                inferer.seed_argument(name, k, type_)
+            inferer.seed_return(state.return_type)
+            inferer.build_constraint()
+            state.typing_errors = inferer.propagate()
+            state.typemap, state.return_type, state.calltypes = inferer.unify()
+        return True
 
 
 class Lowerer(Lower):
@@ -61,6 +101,11 @@ class Lowerer(Lower):
         found = word.emit(self.builder, word.details, *operands)
         return self.context.get_dummy_value() if found is None else found
 
+    def lower_binop(self, type_: Any, expr: Any, op: Any) -> Any:
+        """Return the value of an operator."""
+        operands = [self.loadvar(expr.lhs.name), self.loadvar(expr.rhs.name)]
+        return OPERATORS[op].emit(self.builder, (), *operands)
+
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class Lowering(NativeLowering):
@@ -75,7 +120,7 @@ class Lowering(NativeLowering):
 
 
 PASSES = (
-    TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference, Lowering, NoPythonBackend,
+    TranslateByteCode, FixupArgs, IRProcessing, Inference, Lowering, NoPythonBackend,
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ looks up at each call.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -69,19 +70,14 @@ def numba_type(name: str) -> Any:
 class Word(types.Callable):  # type: ignore[misc]
     """The type of a function that a kernel calls."""
 
-    def __init__(self, name: str) -> None:
-        operation, *details = name.split("_")
-        if TYPE.fullmatch(name):
-            operation, details = "number", [name]
-        elif operation not in WORDS:
-            operation, details = "apply", [operation, *details]
-        (self.result, self.emit), self.details = WORDS[operation], details
+    def __init__(self, name: str, result: Result, emit: Emit, details: Sequence[str] = ()) -> None:
+        self.result, self.emit, self.details = result, emit, details
         super().__init__(name)
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
         """Return the signature of a call."""
-        args = [types.unliteral(a) for a in args]
-        return signature(self.result(self.details, *args), *args)
+        operands = [types.unliteral(a) for a in args]
+        return signature(self.result(self.details, *operands), *operands)
 
     def get_call_signatures(self) -> Any:
         """Return the signatures to name in an error."""
@@ -96,7 +92,12 @@ class Named:
     """A function as the globals of a kernel have it."""
 
     def __init__(self, name: str) -> None:
-        self._numba_type_ = Word(name)
+        operation, *details = name.split("_")
+        if TYPE.fullmatch(name):
+            operation, details = "number", [name]
+        elif operation not in WORDS:
+            operation, details = "apply", [operation, *details]
+        self.word = Word(name, *WORDS[operation], details)
 
 
 @cache
@@ -140,19 +141,21 @@ def _none(details: Sequence[str], *args: Any) -> Any:
 
 #: The operations that are instructions, and intrinsics with another name. A product and a sum are rounded
 #: once where the processor does so.
-_INSTRUCTIONS = frozenset(
-    "fneg fadd fsub fmul fdiv frem add sub mul udiv sdiv urem and or xor shl lshr ashr".split()
-)
+_INSTRUCTIONS = frozenset("fneg fadd fmul frem udiv sdiv urem shl lshr ashr".split())
 _INTRINSICS = {"fma": "fmuladd"}
 
 #: The folds of all lanes whose names are others, and those that begin with a number.
 _ACROSS, _BEGINS = {"maximum": "fmaximum", "minimum": "fminimum"}, {"fadd": -0.0, "fmul": 1.0}
 
-_RELATIONS = {"gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "uno": "uno"}
+_UNSIGNED = {"ugt": ">", "ult": "<", "uge": ">=", "ule": "<="}
 
 
 def _scalar(type_: Any) -> Any:
     return type_.element if isinstance(type_, ir.VectorType) else type_
+
+
+def _is_float(type_: Any) -> bool:
+    return _scalar(type_) in _FLOATS.values()
 
 
 def _suffix(type_: Any) -> str:
@@ -171,9 +174,9 @@ def _call(builder: Any, name: str, result: Any, args: Sequence[Any], flags: Sequ
 
 
 def _apply(builder: Any, details: Sequence[str], *args: Any) -> Any:
-    operation, *flags = filter(None, details)
+    operation, *flags = details
     if operation in _INSTRUCTIONS:
-        method = getattr(builder, f"{operation}_" if operation in ("and", "or") else operation)
+        method = getattr(builder, operation)
         return method(*args, flags=flags) if flags else method(*args)
     type_ = args[0].type
     name = f"llvm.{_INTRINSICS.get(operation, operation)}.{_suffix(type_)}"
@@ -191,17 +194,28 @@ def _change(operation: str) -> Emit:
     return emit
 
 
+def _operator(floats: str, integers: str) -> Emit:
+    def emit(builder: Any, details: Sequence[str], a: Any, b: Any) -> Any:
+        return getattr(builder, floats if _is_float(a.type) else integers)(a, b)
+
+    return emit
+
+
+def _relation(sign: str) -> Emit:
+    def emit(builder: Any, details: Sequence[str], a: Any, b: Any) -> Any:
+        if not _is_float(a.type):
+            return builder.icmp_signed(sign, a, b)
+        return (builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered)(sign, a, b)
+
+    return emit
+
+
 def _fcmp(builder: Any, details: Sequence[str], a: Any, b: Any) -> Any:
-    (relation,) = details
-    if relation[0] == "o":
-        return builder.fcmp_ordered(_RELATIONS[relation[1:]], a, b)
-    return builder.fcmp_unordered(_RELATIONS.get(relation) or _RELATIONS[relation[1:]], a, b)
+    return builder.fcmp_unordered("uno", a, b)  # the only relation without an operator
 
 
 def _icmp(builder: Any, details: Sequence[str], a: Any, b: Any) -> Any:
-    (relation,) = details
-    compare = builder.icmp_unsigned if relation[0] == "u" else builder.icmp_signed
-    return compare(_RELATIONS.get(relation) or _RELATIONS[relation[1:]], a, b)
+    return builder.icmp_unsigned(_UNSIGNED[details[0]], a, b)
 
 
 def _select(builder: Any, details: Sequence[str], condition: Any, a: Any, b: Any) -> Any:
@@ -311,4 +325,19 @@ WORDS: dict[str, tuple[Result, Emit]] = {
     "across": (_element, _across), "mask": (_lanes, _mask),
     "load": (_last_detail, _load), "store": (_none, _store), "gather": (_last_detail, _gather),
     "mgb": (_none, _copy), "fence": (_none, _fence),
+}  # fmt: skip
+
+#: Python's operators; and `bool`, which Python asks of each condition.
+OPERATORS = {
+    operator.add: Word("+", _first, _operator("fadd", "add")),
+    operator.sub: Word("-", _first, _operator("fsub", "sub")),
+    operator.mul: Word("*", _first, _operator("fmul", "mul")),
+    operator.truediv: Word("/", _first, _operator("fdiv", "")),
+    operator.and_: Word("&", _first, _operator("", "and_")),
+    operator.or_: Word("|", _first, _operator("", "or_")),
+    operator.xor: Word("^", _first, _operator("", "xor")),
+    operator.lt: Word("<", _bits, _relation("<")), operator.le: Word("<=", _bits, _relation("<=")),
+    operator.gt: Word(">", _bits, _relation(">")), operator.ge: Word(">=", _bits, _relation(">=")),
+    operator.eq: Word("==", _bits, _relation("==")), operator.ne: Word("!=", _bits, _relation("!=")),
+    bool: Word("bool", _first, lambda builder, details, bit: bit),
 }  # fmt: skip
