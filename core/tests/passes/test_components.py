@@ -82,7 +82,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("backend", ["cpu_llvm", "mlir"])
+@pytest.mark.parametrize("backend", ["cpu_llvm", "cpu_numba", "mlir"])
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
 def test_values_match_numpy(function: Callable[[Any], Any], backend: str) -> None:
     try:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib.util import find_spec
 
 from mgb_native import NativeBackend, loop_traits
 from mgb_native.code import Code
 from mgb_native.frame import Frame
-from mgb_native.target import digest, processor, python, version_of
+from mgb_native.nest import VOCABULARY
+from mgb_native.target import digest, processor, python, vector_bytes, version_of
 
-from .machine import build
-from .source import source
-from .words import VOCABULARY
-from .writer import Source
+from .builder import Kernel
 
 
 class CpuNumba(NativeBackend):
@@ -21,7 +20,7 @@ class CpuNumba(NativeBackend):
 
     name = "cpu_numba"
     distribution = "mgb-cpu-numba"
-    traits = loop_traits(VOCABULARY, priority=60)
+    traits = replace(loop_traits(VOCABULARY, priority=60), strided_outputs=True)
 
     def probe(self) -> str | None:
         if find_spec("numba") is None:
@@ -33,11 +32,10 @@ class CpuNumba(NativeBackend):
         compilers = f"numba {version_of('numba')} llvmlite {version_of('llvmlite')}"
         return f"{self.package} {compilers} {python()} {processor()} {digest(chosen.encode())}"
 
-    def print(self, frame: Frame) -> Source:
-        return source(frame)
+    def print(self, frame: Frame) -> str:
+        return Kernel(frame, vector_bytes()).text()
 
-    def build(self, printed: Source) -> Code:
-        return build(printed, 3)
+    def build(self, printed: str) -> Code:
+        from .pipeline import build
 
-    def readable(self, frame: Frame, printed: Source) -> str:
-        return printed.text
+        return build(printed)

@@ -1,60 +1,110 @@
-"""Numba's compiler with only what a kernel needs: a short list of passes, LLVM run once, the widest vectors.
+"""The text of a kernel to machine code, by Numba's compiler with only what a kernel needs.
 
-The passes left out serve closures, exceptions, arrays and constants in types; a kernel has numbers and loops
-alone. Static single assignment is left to LLVM, and so a variable of a kernel has one type everywhere.
+The passes left out serve closures, exceptions, arrays, constants in types, and the lifetimes of objects; a
+kernel has numbers and loops alone. Static single assignment is left to LLVM, and so a variable of a kernel
+has one type everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, partial
+from math import nan
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import ir as numba_ir
+from mgb_native.code import Code, place
+from mgb_native.nest import SYMBOL
+from numba import cfunc, types
 from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.errors import NumbaWarning, WarningsFixer
 from numba.core.lowering import Lower
-from numba.core.typed_passes import IRLegalization, NativeLowering, NoPythonBackend, NopythonTypeInference
+from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference
+from numba.core.typeinfer import TypeInferer
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
-from .hints import HINTS
+from .words import OPERATORS, Named, Word, named
+
+
+def build(text: str) -> Code:
+    """Compile the text of a kernel."""
+    names: dict[str, Any] = {"nan": nan}
+    exec(compile(text, "<mgb kernel>", "exec"), names)
+    kernel = names[SYMBOL]
+    names.update((name, named(name)) for name in kernel.__code__.co_names if name not in names)
+    signature = types.int64(*[types.int64] * kernel.__code__.co_argcount)
+    options: dict[str, Any] = {"nopython": True, "error_model": "numpy", "_nrt": False}
+    compiled: Any = cfunc(signature, pipeline_class=Pipeline, **options)(kernel)
+    return place(compiled.native_name, compiled._library.image)
+
+
+class Inferer(TypeInferer):
+    """The types of variables, where a `Word` says that of its result."""
+
+    def resolve_value_type(self, inst: Any, val: Any) -> Any:
+        """Return the type of a constant, of a global or of an operator."""
+        if isinstance(val, Named):
+            return val.word
+        word = OPERATORS.get(val) if callable(val) else None
+        return word or super().resolve_value_type(inst, val)
+
+    def resolve_call(self, fnty: Any, pos_args: Any, kw_args: Any) -> Any:
+        """Return the signature of a call."""
+        if isinstance(fnty, Word):
+            return fnty.get_call_type(self.context, pos_args, kw_args)
+        return super().resolve_call(fnty, pos_args, kw_args)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Inference(NopythonTypeInference):
+    """The pass that runs `Inferer`."""
+
+    _name = "mgb_inference"
+
+    def run_pass(self, state: Any) -> bool:
+        """Find the types of all variables and calls."""
+        warnings = WarningsFixer(NumbaWarning)
+        inferer = Inferer(state.typingctx, state.func_ir, warnings)
+        target, function = state.targetctx.target, state.func_ir.func_id
+        with state.typingctx.callstack.register(target, inferer, function, state.args), warnings:
+            for k, (name, type_) in enumerate(zip(state.func_ir.arg_names, state.args, strict=True)):
+                inferer.seed_argument(name, k, type_)
+            inferer.seed_return(state.return_type)
+            inferer.build_constraint()
+            state.typing_errors = inferer.propagate()
+            state.typemap, state.return_type, state.calltypes = inferer.unify()
+        return True
 
 
 class Lowerer(Lower):
-    """Numba IR to LLVM IR, with `HINTS` where the processor has masks for elements of every size."""
+    """Numba IR to LLVM IR, where a `Word` writes its instruction."""
 
-    def lower_inst(self, inst: Any) -> None:
-        """Translate one instruction; a jump back is the end of a loop."""
-        super().lower_inst(inst)
-        if isinstance(inst, numba_ir.Jump) and self.blkmap[inst.target].instructions:
-            hints = HINTS.get(self.loop_variable(inst.target))
-            if hints and "+avx512bw" in codegen()._tm_features:
-                end = self.builder.block.instructions[-1]
-                end.set_metadata("llvm.loop", _loop_metadata(self.module, inst.target, hints))
+    def lower_assign(self, type_: Any, inst: Any) -> Any:
+        """Return the value of an assignment; that of a word is never used."""
+        if isinstance(type_, Word):
+            return self.context.get_dummy_value()
+        return super().lower_assign(type_, inst)
 
-    def loop_variable(self, head: int) -> str | None:
-        """Return the variable of the loop that begins with block `head`; None where it does not begin one."""
-        end = self.blocks[head].terminator
-        while isinstance(end, numba_ir.Jump):
-            end = self.blocks[end.target].terminator
-        body = self.blocks[end.truebr].body if isinstance(end, numba_ir.Branch) else ()
-        names = (i.target.name for i in body if isinstance(i, numba_ir.Assign))
-        return next((name for name in names if not name.startswith("$")), None)
+    def storevar(self, value: Any, name: str, argidx: Any = None) -> None:
+        """Keep the value of a variable."""
+        if not isinstance(self.typeof(name), Word):
+            super().storevar(value, name, argidx)
 
+    def lower_call(self, type_: Any, expr: Any) -> Any:
+        """Return the value of a call."""
+        word = self.typeof(expr.func.name)
+        if not isinstance(word, Word):
+            return super().lower_call(type_, expr)
+        operands = [self.loadvar(a.name) for a in expr.args]
+        found = word.emit(self.builder, word.details, *operands)
+        return self.context.get_dummy_value() if found is None else found
 
-def _loop_metadata(module: Any, head: int, hints: Mapping[str, bool | int | None]) -> Any:
-    """LLVM's identity of a loop: a node that begins with itself, then the hints."""
-    types = {bool: ir.IntType(1), int: ir.IntType(32)}
-    nodes = [
-        module.add_metadata([word] if value is None else [word, types[type(value)](value)])
-        for word, value in hints.items()
-    ]
-    loop = module.add_metadata([f"the loop at {head}", *nodes])
-    loop.operands = (loop, *nodes)
-    return loop
+    def lower_binop(self, type_: Any, expr: Any, op: Any) -> Any:
+        """Return the value of an operator."""
+        operands = [self.loadvar(expr.lhs.name), self.loadvar(expr.rhs.name)]
+        return OPERATORS[op].emit(self.builder, (), *operands)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -70,16 +120,18 @@ class Lowering(NativeLowering):
 
 
 PASSES = (
-    TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference, IRLegalization, Lowering,
-    NoPythonBackend,
+    TranslateByteCode, FixupArgs, IRProcessing, Inference, Lowering, NoPythonBackend,
 )  # fmt: skip
-
-#: LLVM halves the vectors of many processors with AVX-512, for the sake of code that uses few of them.
-FEATURES = ",-prefer-256-bit"
 
 
 class Library(CPUCodeLibrary):
-    """A module that LLVM optimizes once; `image` is its object file."""
+    """A module that is made ready for LLVM's code generator, and no more: the loops are vectors already.
+
+    Attributes
+    ----------
+    image : bytes
+        Its object file.
+    """
 
     image: bytes
 
@@ -87,10 +139,11 @@ class Library(CPUCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.loop_vectorization, options.slp_vectorization = True, False
-        builder = llvm.create_pass_builder(self._codegen._tm, options)
-        builder.getModulePassManager().run(self._final_module, builder)
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()  # variables to registers
+        passes.add_instruction_combine_pass()
+        builder = llvm.create_pass_builder(self._codegen._tm, llvm.create_pipeline_tuning_options())
+        passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
         self.image = self._codegen._tm.emit_object(self._final_module)
@@ -106,10 +159,6 @@ class Codegen(JITCPUCodegen):
     """Numba's target for this processor."""
 
     _library_class = Library
-
-    def _customize_tm_features(self) -> str:
-        features: str = super()._customize_tm_features()
-        return features + (FEATURES if "+avx512f" in features else "")
 
 
 @cache

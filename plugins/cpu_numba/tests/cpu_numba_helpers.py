@@ -13,16 +13,15 @@ from mgb.passes.lower import lower
 from mgb.runtime import cache
 from mgb.tensor.tracing import graph_of
 from mgb_cpu_numba import CpuNumba
-from mgb_cpu_numba.writer import Source
 from mgb_native.code import Code, load
 
 BACKEND = CpuNumba()
 SENTINEL = 77
 
 
-def _build(printed: Source) -> Code:
+def _build(printed: str) -> Code:
     """Build with the backend; a text is compiled once in a run, and loaded into memory for each kernel."""
-    what = "\n".join((BACKEND.version(), printed.text, repr(printed.functions)))
+    what = "\n".join((BACKEND.version(), printed))
     key = hashlib.sha256(what.encode()).hexdigest()
     blob = cache.load("cpu_numba_texts", key)
     if blob is not None:

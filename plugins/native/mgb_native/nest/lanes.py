@@ -13,7 +13,7 @@ from ..folds import held
 from .body import Body, element, is_float, stored
 from .builder import INDEX, SCALAR, WORD, Builder, Carried, Lanes, Type
 from .casts import from_memory, to_memory
-from .words import SPELLINGS
+from .words import SPELLINGS, waits
 
 Nodes = tuple[Node, ...]
 
@@ -87,7 +87,8 @@ class Loops(Builder):
         ops = sum(v.op.kind is not Kind.LEAF for v in nodes)
         reads = sum(v.op.kind is Kind.LEAF and v.op is not CONST for v in nodes)
         least = FEW if folds else 1
-        vectors = MANY if ops >= CHEAP and (folds or reads < BROAD) else least
+        dear = ops >= CHEAP or (folds and any(v.op.kind is Kind.REDUCE and waits(v) for v in nodes))
+        vectors = MANY if dear and (folds or reads < BROAD) else least
         lanes = self.vector // max(sizes, default=4)
         return Width(lanes * vectors, lanes)
 

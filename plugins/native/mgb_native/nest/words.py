@@ -196,6 +196,11 @@ def _step(fold: Node) -> str:
     return _STEPS[combine(fold)][kind]
 
 
+def waits(fold: Node) -> bool:
+    """Whether a step of a reduction takes several instructions, each of which waits for the one before."""
+    return _step(fold) in ("maximum", "minimum")
+
+
 def fold_step(body: Body, fold: Node, a: str, b: str, dtype: str) -> str:
     """Fold two elements, held in `dtype`, of the reduction `fold`; NaN stays."""
     step = _step(fold)

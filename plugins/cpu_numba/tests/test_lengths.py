@@ -1,27 +1,22 @@
-"""Loops that LLVM is told to take by masked vectors: right at every length, and really so."""
+"""Loops by vectors and a masked rest: right at every length."""
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
-from cpu_numba_helpers import BACKEND, SENTINEL, call, run, traced
+from cpu_numba_helpers import BACKEND, SENTINEL, run, traced
 from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb_cpu_numba import CpuNumba
-from mgb_cpu_numba.hints import VECTORS
-from mgb_cpu_numba.pipeline import Library, codegen
+from mgb.ops.sort import cumsum_
+from mgb_cpu_numba import backend
+from mgb_native.target import VECTORS
 
 LENGTHS = (2, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 200)
 
 #: Of the exponential of numbers up to 3, by dtype, relative.
 BOUNDS = {"float16": 1e-3, "float32": 3e-7, "float64": 5e-16}
-
-needs_masks = pytest.mark.skipif(
-    "+avx512bw" not in codegen()._tm_features, reason="this processor has no masks for every size of element"
-)
 
 
 def softmax(x: Any) -> Any:
@@ -77,42 +72,15 @@ def test_short_rows_of_many_lines_are_reduced_completely() -> None:
         assert (greatest == x.max(axis=(0, 2), keepdims=True)).all()
 
 
-def modules(monkeypatch: pytest.MonkeyPatch, times: int = 1) -> str:
-    """Return the LLVM modules of ``exp(-x)`` that is applied `times` times."""
-    seen: list[str] = []
-    finalize = Library._finalize_final_module
-
-    def keep(self: Library) -> None:
-        seen.append(str(self._final_module))
-        finalize(self)
-
-    monkeypatch.setattr(Library, "_finalize_final_module", keep)
-    x = np.abs(numbers("float32", 100))
-    true = x.astype(float)
-    for _ in range(times):
-        true = np.exp(-true)
-    graph = traced(lambda x: reduce(lambda y, _: exp(-y), range(times), x), [x])
-    (y,) = call(CpuNumba().compile(graph), graph, [x])  # by LLVM, whoever has compiled it before
-    np.testing.assert_allclose(y, true, BOUNDS["float32"])
-    return "".join(seen)
-
-
-@needs_masks
-def test_remainder_of_an_expensive_loop_uses_masked_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = modules(monkeypatch)
-    assert "llvm.masked.store.v16f32" in text
-    assert text.count("@llvm.fmuladd.v16f32") > 4 * 4  # several vectors in a turn
-
-
-def test_masked_vectors_are_not_used_without_hardware_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codegen(), "_tm_features", "+avx2")
-    assert "llvm.masked" not in modules(monkeypatch)
-
-
-@needs_masks
-@pytest.mark.parametrize("times", [1, 12])
-def test_full_vectors_of_an_expensive_loop_load_without_masks(
-    monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    """However much it computes. Processors have been seen to fetch nothing ahead of loads with masks."""
-    assert modules(monkeypatch, times).count("= load <16 x float>") == VECTORS
+@pytest.mark.parametrize("width", [*VECTORS.values(), 16, 0])
+def test_vectors_of_every_processor(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 is none at all: element by element."""
+    monkeypatch.setattr(backend, "vector_bytes", lambda: width)
+    x = numbers("float32", 7, 83)
+    (y,) = run(softmax, x)
+    np.testing.assert_allclose(y, true_softmax(x.astype(float)), 8 * BOUNDS["float32"])
+    n = np.arange(7 * 83, dtype="int16").reshape(7, 83)
+    (sums,) = run(lambda n: cumsum_(n * n, axis=1), n)
+    np.testing.assert_array_equal(sums, np.cumsum(n * n, axis=1, dtype="int16"))
+    (highs,) = run(lambda n: reduce_max(n * n, axis=(0,)), n)
+    np.testing.assert_array_equal(highs, (n * n).max(axis=0, keepdims=True))
