@@ -51,10 +51,8 @@ class Inferer(TypeInferer):
         return word or super().resolve_value_type(inst, val)
 
     def resolve_call(self, fnty: Any, pos_args: Any, kw_args: Any) -> Any:
-        """Return the signature of a call."""
-        if isinstance(fnty, Word):
-            return fnty.get_call_type(self.context, pos_args, kw_args)
-        return super().resolve_call(fnty, pos_args, kw_args)
+        """Return the signature of a call; each is one of a word."""
+        return fnty.get_call_type(self.context, pos_args, kw_args)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -94,10 +92,7 @@ class Lowerer(Lower):
 
     def lower_call(self, type_: Any, expr: Any) -> Any:
         """Return the value of a call."""
-        word = self.typeof(expr.func.name)
-        if not isinstance(word, Word):
-            return super().lower_call(type_, expr)
-        operands = [self.loadvar(a.name) for a in expr.args]
+        word, operands = self.typeof(expr.func.name), [self.loadvar(a.name) for a in expr.args]
         found = word.emit(self.builder, word.details, *operands)
         return self.context.get_dummy_value() if found is None else found
 
