@@ -68,7 +68,7 @@ def lines(name: str) -> Iterator[str]:
 def medians(
     function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], contestants: Sequence[str]
 ) -> dict[str, float]:
-    """The median of the calls of each contestant, which take turns."""
+    """Return the median of the calls of each contestant, which take turns."""
     from mgb.backends.plugins import load_backend
     from mgb.executor import Options, compile_program
     from mgb.ir import Spec

@@ -57,7 +57,7 @@ class Driver:
         self.place = place_of(self.backend.traits)
 
     def compile(self, graph: Graph) -> Kernel:
-        """The kernel of `graph`; one that serves it already is used again, as the traits promise."""
+        """Return the kernel of `graph`; one that serves it already is used again, as the traits promise."""
         lowered = lower(graph, self.backend.traits)
         by_shape = self.backend.traits.specialize in (Specialize.SHAPE, Specialize.SIZES)
         key = lowered.key if by_shape else structure_key(lowered)
@@ -68,7 +68,7 @@ class Driver:
     def run(
         self, graph: Graph, arrays: Sequence[Any], over: dict[int, int] | None = None
     ) -> list[np.ndarray]:
-        """The outputs of `graph` on `arrays`.
+        """Return the outputs of `graph` on `arrays`.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Driver:
         return [self.place.get(array) for array in out]
 
     def written(self, graph: Graph, arrays: Sequence[Any], window: Callable[[Any], Any]) -> list[np.ndarray]:
-        """The outputs of `graph`, each in the `window` of an array that has one and twice its lengths.
+        """Return the outputs of `graph`, each in the `window` of an array that has one and twice its lengths.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Driver:
             self.watch.tell(doing=f"{what} of\n{graph}")
 
     def _limited(self, what: str, graph: Graph, action: Callable[[], Any]) -> Any:
-        """The result of `action`, in a thread of its own so that a hang is a failure of this test."""
+        """Return the result of `action`, in a thread of its own so that a hang is a failure of this test."""
         if self.hang:
             raise ConformanceError(f"not tried, for the backend hung before: {self.hang}")
         self._tell(what, graph)
@@ -176,7 +176,7 @@ def is_announced(name: str) -> bool:
 
 
 def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], place: Host) -> tuple[Any, Any]:
-    """A buffer full of `FILL`, and the array of `shape` in the middle of it."""
+    """Return a buffer full of `FILL`, and the array of `shape` in the middle of it."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     base = place.filled(nbytes + 2 * GUARD + 64, FILL)
     start = GUARD + -(place.address(base) + GUARD) % 64

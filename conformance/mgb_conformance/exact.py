@@ -14,7 +14,7 @@ FLOATS, INTEGERS = frozenset(d.name for d in dtypes.FLOATS), frozenset(d.name fo
 
 
 def numbers(array: np.ndarray) -> list[Any]:
-    """The elements as Python's numbers, exactly."""
+    """Return the elements as Python's numbers, exactly."""
     with np.errstate(invalid="ignore"):  # of NaN
         found: list[Any] = (array.astype(np.float64) if array.dtype in dtypes.FLOATS else array).tolist()
     return found

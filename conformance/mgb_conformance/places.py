@@ -32,11 +32,11 @@ class Host:
         return int(array.ctypes.data)
 
     def put(self, array: np.ndarray) -> Any:
-        """The array itself, or one of the same layout."""
+        """Return the array itself, or one of the same layout."""
         return array
 
     def get(self, array: Any) -> np.ndarray:
-        """The array itself, or a copy."""
+        """Return the array itself, or a copy."""
         found: np.ndarray = array
         return found
 

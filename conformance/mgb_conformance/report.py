@@ -24,7 +24,7 @@ def short_id(nodeid: str) -> str:
 
 
 def describe(name: str) -> dict[str, str]:
-    """The backend, its traits and the ``MGB_*`` variables that are set, as text."""
+    """Return the backend, its traits and the ``MGB_*`` variables that are set, as text."""
     from mgb.backends.plugins import load_backend
 
     backend = load_backend(name)
@@ -51,7 +51,7 @@ def record(name: str, outcome: str, reason: str, seconds: float, op: str = "") -
 
 
 def op_of(report: pytest.TestReport) -> str:
-    """The op that a test is about, if it is about one of mgb's."""
+    """Return the op that a test is about, if it is about one of mgb's."""
     name = dict(report.user_properties).get("mgb_op", "")
     return str(name) if name in _ops() else ""
 

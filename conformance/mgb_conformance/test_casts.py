@@ -177,7 +177,7 @@ class Case:
         return f"{self.use} of {' -> '.join((self.source, *self.through))}"
 
     def of(self, x: Any) -> Any:
-        """The Tensor."""
+        """Return the Tensor."""
         for target in self.through:
             x = cast(x, dtype=dtypes.as_dtype(target))
         return uses(self.through[-1])[self.use](x)

@@ -125,7 +125,7 @@ class GradManager(_Recorder, Holder):
         return self
 
     def attached_tensors(self) -> list[Tensor]:
-        """The tensors that want a gradient, in the order they were attached."""
+        """Return the tensors that want a gradient, in the order they were attached."""
         self._tell()
         return self._alive()
 

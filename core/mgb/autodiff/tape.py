@@ -50,7 +50,7 @@ class Node:
         self.op, self.inputs, self.saved, self.output, self.params = op, inputs, saved, output, params
 
     def pull(self, g: Tensor) -> Sequence[Tensor | None]:
-        """The gradient of each input, given that of the output."""
+        """Return the gradient of each input, given that of the output."""
         rule = self.op.grad
         assert rule is not None
         parts = rule(g, _turned(self.output), *map(_turned, self.saved), **self.params)
@@ -221,12 +221,12 @@ def _let_record(tapes: Iterable[Tape], records: bool) -> None:
 
 
 def open_tapes() -> tuple[Tape, ...]:
-    """The tapes opened in this context, outer ones first."""
+    """Return the tapes opened in this context, outer ones first."""
     return _open.get()
 
 
 def snapshot(tensor: Tensor, level: int) -> Tensor:
-    """An alias of `tensor` that only the tapes outside `level` see."""
+    """Return an alias of `tensor` that only the tapes outside `level` see."""
     return tensor._alias(_outside(tensor._tape, level) if tensor._tape else None)
 
 

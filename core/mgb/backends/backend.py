@@ -200,7 +200,7 @@ class Backend(ABC):
         varying: Sequence[int],
         launch_graph: bool | None = None,
     ) -> Callable[[Sequence[Any]], None] | None:
-        """One call for kernels that run one after the other on one device; there may be one alone.
+        """Return one call for kernels that run one after the other on one device; there may be one alone.
 
         Parameters
         ----------

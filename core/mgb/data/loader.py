@@ -213,7 +213,7 @@ def collate(samples: list[Any]) -> Any:
 
 
 def as_tensors(batch: Any) -> Any:
-    """A nest in which arrays are Tensors."""
+    """Return a nest in which arrays are Tensors."""
     if isinstance(batch, np.ndarray):
         return Tensor(batch)
     if isinstance(batch, dict):

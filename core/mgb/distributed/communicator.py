@@ -141,7 +141,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def group(self, ranks: tuple[int, ...]) -> Channel:
-        """The channel of `ranks`, in this order, which all of them ask for at about the same time.
+        """Return the channel of `ranks`, in this order, which all of them ask for at about the same time.
 
         Those who ask again get another channel, apart from the first.
         """
@@ -160,7 +160,7 @@ class Communicator(ABC):
 
 
 def chosen(name: str | None = None, joins: bool = True) -> Communicator:
-    """The communicator called `name`, or that ``MGB_DISTRIBUTED_BACKEND`` names, or the only one.
+    """Return the communicator called `name`, or that ``MGB_DISTRIBUTED_BACKEND`` names, or the only one.
 
     One that extends another one counts as that, and is taken in its place if it can run here.
 

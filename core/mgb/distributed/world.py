@@ -182,7 +182,7 @@ class World:
             raise
 
     def _disagreement(self, exchange: Exchange) -> DistributedError:
-        """The ranks differ, which each finds out: they tell what they do."""
+        """Return the ranks differ, which each finds out: they tell what they do."""
         self.at = exchange.said
         self.tell("at", exchange.said)
         others = [r for r in exchange.line.ranks if r != self.rank]
@@ -256,7 +256,7 @@ class World:
                 self.communicator.post(rank, f"{kind} {text}".encode()[:4096])
 
     def failure(self, ranks: tuple[int, ...]) -> DistributedError:
-        """The error for an exchange that does not come about: who is at what, and who is silent."""
+        """Return the error for an exchange that does not come about: who is at what, and who is silent."""
         self.tell("at", self.at)
         others = [r for r in ranks if r != self.rank]
         limit = time.monotonic() + _GRACE
@@ -318,7 +318,7 @@ _world: World | None = None
 
 
 def world() -> World:
-    """The job that this process is in.
+    """Return the job that this process is in.
 
     Raises
     ------

@@ -99,7 +99,7 @@ def assemble(
     one_shape: bool = False,
     into: bool = False,
 ) -> Program:
-    """The program of steps whose kernels are there.
+    """Return the program of steps whose kernels are there.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def _kernels(
 
 
 def _loops(steps: Sequence[Step], options: Options) -> dict[Graph, Kernel | None]:
-    """The kernels of loops: what they repeat goes the same way as everything."""
+    """Return the kernels of loops: what they repeat goes the same way as everything."""
     inside = replace(options, memory=None, profiling=False, launch_graph=None)
     return {
         step.graph: loop_kernel(

@@ -79,7 +79,7 @@ class _Loop:
 
 
 def graphs_in(graph: Graph) -> list[Graph]:
-    """The graphs that the step of `graph` runs, without what nobody wants of them."""
+    """Return the graphs that the step of `graph` runs, without what nobody wants of them."""
     loop = _Loop.of(graph)
     params = loop.node.params
     if loop.node.op is SCAN:

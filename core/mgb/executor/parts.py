@@ -88,7 +88,7 @@ class Parts:
     _roots: dict[Node, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def root(self, node: Node) -> Node:
-        """The value in whose memory `node` lies."""
+        """Return the value in whose memory `node` lies."""
         path = []
         while node in self.places and node not in self._roots:
             path.append(node)
@@ -105,7 +105,7 @@ class Parts:
 
 
 def find_parts(calls: Sequence[Call], backend: Backend | None, kept: frozenset[Node]) -> Parts:
-    """The results of kernels that may be written into a larger value.
+    """Return the results of kernels that may be written into a larger value.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def uses(calls: Sequence[Call], kept: frozenset[Node]) -> dict[Node, list[tuple[
 
 
 def rest(window: Window, shape: Shape) -> list[tuple[slice, ...]]:
-    """The ranges of an array of `shape` that are outside of a window.
+    """Return the ranges of an array of `shape` that are outside of a window.
 
     Of one with steps it is all: then what belongs into the window is written later.
     """
@@ -265,7 +265,7 @@ def rest(window: Window, shape: Shape) -> list[tuple[slice, ...]]:
 
 
 def fill_rest(window: Window, shape: Shape, at: At) -> Callable[[Any, Any], None]:
-    """A function of two arrays of `shape` that copies the second into the first, but for a window."""
+    """Return a function of two arrays of `shape` that copies the second into the first, but for a window."""
     cuts = rest(at(window), at(shape))
 
     def fill(whole: Any, source: Any) -> None:

@@ -145,7 +145,7 @@ def plan_memory(
 
 
 def device_of(graph: Graph) -> str:
-    """The device of a program: that of its first output."""
+    """Return the device of a program: that of its first output."""
     nodes = (*graph.outputs, *graph.inputs)
     return nodes[0].spec.device if nodes else "xpux:0"
 
@@ -291,7 +291,7 @@ def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
 
 
 def _around(group: Graph, *nodes: Node) -> set[Node]:
-    """The nodes of `group` that these lead to, and all that those are computed with, from and for."""
+    """Return the nodes of `group` that these lead to, and all that those are computed with, from and for."""
     around, waiting = set(nodes), list(nodes)
     while waiting:
         node = waiting.pop()

@@ -115,7 +115,7 @@ def schedule(
 
 
 def _joined(steps: Sequence[Step], kernels: Sequence[Kernel], backend: Backend) -> Kernel | None:
-    """One kernel for all `steps`; None where the backend has none."""
+    """Return one kernel for all `steps`; None where the backend has none."""
     joined = answer(backend, "join", (Kernel, NoneType), kernels)
     if joined is None:
         return None
@@ -124,7 +124,7 @@ def _joined(steps: Sequence[Step], kernels: Sequence[Kernel], backend: Backend) 
 
 
 def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -> list[list[int]]:
-    """The numbers of the steps, those together that may run at the same time and are small.
+    """Return the numbers of the steps, those together that may run at the same time and are small.
 
     A step joins the first batch of small steps that comes after all it waits for. In the latest one it would
     hold up those that wait for it: hundreds of pairs that wait for each other would be a batch each.
@@ -169,7 +169,7 @@ def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]
 
 
 def _order(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[int]:
-    """The numbers of the steps.
+    """Return the numbers of the steps.
 
     Views of inputs come first, so that nothing small waits for them; what only replaces inputs not before the
     last step that reads one.
@@ -228,7 +228,7 @@ def _overwriting_last(steps: Sequence[Step], order: list[int], readers: Mapping[
 
 
 def overwritten(step: Step) -> Node | None:
-    """The operand that the result of `step` is, but for a window."""
+    """Return the operand that the result of `step` is, but for a window."""
     node = step.graph.outputs[0]
     if step.fused or node.op.parts is None:
         return None
@@ -242,7 +242,7 @@ def _start(steps: Sequence[Step]) -> dict[Node, int]:
 
 
 def _readers(steps: Sequence[Step]) -> dict[Node, set[int]]:
-    """The steps that read each value, or a view of it."""
+    """Return the steps that read each value, or a view of it."""
     readers: dict[Node, set[int]] = {}
     seen_through: dict[Node, set[Node]] = {}
     for k, step in enumerate(steps):

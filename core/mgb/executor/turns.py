@@ -62,11 +62,11 @@ class Value:
     step: int = 0
 
     def at(self, phase: int) -> Any:
-        """The array of a phase."""
+        """Return the array of a phase."""
         return self.arrays[phase % len(self.arrays)]
 
     def map(self, function: Callable[[Any], Any]) -> Value:
-        """A view of it.
+        """Return a view of it.
 
         Raises
         ------
@@ -89,7 +89,7 @@ def lying(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def borrowed(array: Any) -> Any:
-    """An array on the same memory that does not keep it: for who is used while somebody else does."""
+    """Return an array on the same memory that does not keep it: for who is used while somebody else does."""
     if not array.size:
         return array
     start, end = np.lib.array_utils.byte_bounds(array)
@@ -98,7 +98,7 @@ def borrowed(array: Any) -> Any:
 
 
 def rows(array: Any, reverse: bool, phases: int) -> Value:
-    """The rows of an array, one for each turn."""
+    """Return the rows of an array, one for each turn."""
     array, step = (array[::-1], -array.strides[0]) if reverse else (array, array.strides[0])
     return Value(tuple(array[phase, ...] for phase in range(phases)), step)
 
@@ -191,7 +191,7 @@ def _in_turn(parts: Sequence[Callable[[int, int], None]], first: int, last: int)
 
 
 def _kernel(step: Step, kernel: Kernel | None, backend: Backend) -> Kernel | None:
-    """The kernel of a step; also of an op alone, which else runs eagerly."""
+    """Return the kernel of a step; also of an op alone, which else runs eagerly."""
     if kernel is not None:
         if not step.fused or kernel.results is not None:
             raise Unfit
@@ -217,7 +217,7 @@ class _Writing:
     kept: set[Node] = field(default_factory=set)  # `slice_set` nodes whose place holds the rest already
 
     def parts(self, outputs: Sequence[Value]) -> list[list[Turn] | Callable[[int, int], None]]:
-        """All of them, which leave the results at `outputs`: lists for the backend, and calls."""
+        """Return all of them, which leave the results at `outputs`: lists for the backend, and calls."""
         graph = self.plan.graph
         later = []
         for node, target in zip(graph.outputs, outputs, strict=True):
@@ -284,7 +284,7 @@ class _Writing:
             self.places[node] = target
 
     def room(self, spec: Spec) -> Value:
-        """A place for a temporary."""
+        """Return a place for a temporary."""
         return Value((memory.empty(spec.shape, spec.dtype),))
 
     def step(self, step: Step, kernel: Kernel | None) -> None:

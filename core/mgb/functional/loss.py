@@ -273,7 +273,7 @@ def binary_cross_entropy(pred: Tensor, label: Tensor, with_logits: bool = True) 
 
 @_reducing
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1") -> Tensor:
-    """The sum over axis 1 of ``max(0, 1 - pred * label)``, or with `norm` ``"L2"`` of its square.
+    """Return the sum over axis 1 of ``max(0, 1 - pred * label)``, or with `norm` ``"L2"`` of its square.
 
     Labels are -1 or 1.
 

@@ -22,7 +22,7 @@ __all__ = [
 
 
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis` (None: over all axes); that of integers has 64 bits, as in NumPy.
+    """Return the sum over `axis` (None: over all axes); that of integers has 64 bits, as in NumPy.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The product over `axis`; that of integers has 64 bits, as in NumPy.
+    """Return the product over `axis`; that of integers has 64 bits, as in NumPy.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The least element over `axis`; NaN if there is one. Several of them share the gradient evenly.
+    """Return the least element over `axis`; NaN if there is one. Several of them share the gradient evenly.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The average over `axis`, always a float.
+    """Return the average over `axis`, always a float.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def _deviation(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The mean squared distance from the mean, always a float; divided by n, not n - 1.
+    """Return the mean squared distance from the mean, always a float; divided by n, not n - 1.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The square root of `var`.
+    """Return the square root of `var`.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def _sum_of_squares(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 
 def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The p-norm of the elements over `axis`.
+    """Return the p-norm of the elements over `axis`.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def normalize(inp: Tensor, ord: float | None = None, axis: Axis = None, eps: flo
 
 
 def cumprod(inp: Tensor, axis: int) -> Tensor:
-    """The products of all elements up to each, along `axis`; factors of 0 have right gradients too.
+    """Return the products of all elements up to each, along `axis`; factors of 0 have right gradients too.
 
     Examples
     --------

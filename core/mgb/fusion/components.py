@@ -122,7 +122,7 @@ class _Parts:
         return node in self.graph.readers and bool(node.inputs) and (kinds or _moves_ones(node))
 
     def _in_operand(self, node: Node, operand: Node, axis: int) -> int | None:
-        """The axis of an operand; None: it has none, or one that is broadcast."""
+        """Return the axis of an operand; None: it has none, or one that is broadcast."""
         if node.op is RESHAPE:
             return _moved(node.spec.shape, operand.spec.shape, axis)
         return axis if self.has(operand, axis) else None
@@ -143,7 +143,7 @@ class _Parts:
         return node in self._outputs or any(r not in self.axes and not self.folds(r) for r in readers)
 
     def write(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs of the graph over these inputs."""
+        """Return the outputs of the graph over these inputs."""
         whole = dict(zip(self.graph.inputs, inputs, strict=True))
         apart: dict[Node, list[Tensor]] = {}
         for node in self.graph.nodes:
@@ -158,7 +158,7 @@ class _Parts:
         return [whole[node] for node in self.graph.outputs]
 
     def _part(self, node: Node, k: int, whole: dict[Node, Tensor], apart: dict[Node, list[Tensor]]) -> Tensor:
-        """The element `k` of a value."""
+        """Return the element `k` of a value."""
         axis = self.axes[node]
         operands = []
         for i in node.inputs:
@@ -200,7 +200,7 @@ def _is_fold(node: Node, operand: Node, axis: int) -> bool:
 
 
 def _in_reader(reader: Node, node: Node, axis: int) -> int | None:
-    """The axis in what reads a value; None: it folds it, or is nothing that can be taken apart."""
+    """Return the axis in what reads a value; None: it folds it, or is nothing that can be taken apart."""
     computes = reader.op.kind is Kind.ELEMENTWISE or _reduces(reader)
     if computes and not _is_fold(reader, node, axis):
         return axis
@@ -213,11 +213,11 @@ def _moves_ones(node: Node) -> bool:
 
 
 def _long(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """The lengths but 1; those that are followed count as longer."""
+    """Return the lengths but 1; those that are followed count as longer."""
     return tuple(d for d in shape if type(d) is not int or d != 1)
 
 
 def _moved(shape: Sequence[Any], other: Sequence[Any], axis: int) -> int:
-    """The place of an axis in the shape with other axes of length 1, counted from the end."""
+    """Return the place of an axis in the shape with other axes of length 1, counted from the end."""
     behind = len(_long(shape[axis:]))
     return next(-n for n in range(1, len(other) + 1) if len(_long(other[-n:])) == behind)

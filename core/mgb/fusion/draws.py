@@ -89,7 +89,7 @@ def _keeps_places(node: Node) -> bool:
 
 
 def _draw(node: Node, inputs: tuple[Tensor, ...], shape: Shape) -> Tensor:
-    """The first numbers of a draw, in this shape."""
+    """Return the first numbers of a draw, in this shape."""
     _, counter, *rest = inputs
     words = node.inputs[0].spec.size
     place = iota(shape=shape, dtype=counter.dtype, device=counter._device)

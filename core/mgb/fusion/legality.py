@@ -157,7 +157,7 @@ class Group:
 
 
 def group_of(scope: Scope, node: Node) -> Group:
-    """The group of one node; without a domain it is the device that counts."""
+    """Return the group of one node; without a domain it is the device that counts."""
     device, shape = node.spec.device, bare(node.spec.shape)
     if scope is Scope.GRAPH:
         return Group(device, shape)
@@ -175,7 +175,7 @@ def group_of(scope: Scope, node: Node) -> Group:
 
 
 def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
-    """The group of both, or why they cannot be one; `feeds`: `then` waits for `first`."""
+    """Return the group of both, or why they cannot be one; `feeds`: `then` waits for `first`."""
     problem = _apart(first, then)
     if problem or scope is Scope.GRAPH:
         return problem or first
@@ -246,12 +246,12 @@ def bare(shape: Shape) -> Shape:
 
 
 def row(domain: Shape, axes: frozenset[int]) -> Shape:
-    """The shape of what a reduction of `domain` over `axes` gives."""
+    """Return the shape of what a reduction of `domain` over `axes` gives."""
     return bare(tuple(1 if i - len(domain) in axes else d for i, d in enumerate(domain)))
 
 
 def _larger(a: Shape, b: Shape) -> Shape | None:
-    """The one of two shapes that the other broadcasts to."""
+    """Return the one of two shapes that the other broadcasts to."""
     return b if stretches(a, b) else a if stretches(b, a) else None
 
 

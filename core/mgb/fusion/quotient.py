@@ -33,7 +33,7 @@ class Partition:
         self.members = [[i] for i in self._parent]
 
     def find(self, node: int) -> int:
-        """The group of `node`."""
+        """Return the group of `node`."""
         while self._parent[node] != node:
             self._parent[node] = node = self._parent[self._parent[node]]
         return node
@@ -59,7 +59,7 @@ class Partition:
         self._parent[a], self.members[a], self.members[b] = b, [], many
 
     def groups(self) -> list[int]:
-        """Every group, each after those it reads; else in the order of their last members."""
+        """Return every group, each after those it reads; else in the order of their last members."""
         last = {g: max(members) for g, members in enumerate(self.members) if members}
         waiting: dict[int, int] = {}
         readers: dict[int, list[int]] = {g: [] for g in last}
@@ -139,7 +139,7 @@ class Quotient(Partition):
                 sets[g] |= news
 
     def _bits(self, bits: int) -> list[int]:
-        """The places of the ones, looked for in those words only that have some."""
+        """Return the places of the ones, looked for in those words only that have some."""
         if not bits:
             return []
         words = np.frombuffer(bits.to_bytes(self._bytes, "little"), np.uint64)

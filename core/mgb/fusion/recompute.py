@@ -87,7 +87,7 @@ class _Plan:
             self._move(value, chain, leaves)
 
     def _chain(self, value: Node) -> tuple[set[Node], set[Node]] | None:
-        """The ops that make `value` of values which are stored, or may be, and those values."""
+        """Return the ops that make `value` of values which are stored, or may be, and those values."""
         chain: set[Node] = set()
         leaves: set[Node] = set()
         waiting = [value]
@@ -142,7 +142,7 @@ class _Plan:
         self.writes[self.maker[value]].discard(value)
 
     def steps(self) -> list[Step]:
-        """The steps as they are now."""
+        """Return the steps as they are now."""
         order = {node: place for place, node in enumerate(self.graph.nodes)}
         made = []
         for place, step in enumerate(self.given):
@@ -157,7 +157,7 @@ class _Plan:
 
 
 def _between(step: Step) -> set[Node]:
-    """The nodes that a step computes, as they stand in the whole graph."""
+    """Return the nodes that a step computes, as they stand in the whole graph."""
     reads, writes = set(step.reads), set(step.writes)
     return _upstream(writes, lambda n: n not in reads and (n in writes or not is_copied(n)))
 

@@ -58,7 +58,7 @@ def is_copied(node: Node, below: int = 2) -> bool:
 def make_step(
     members: Sequence[Node], writes: Collection[Node], fused: bool, reason: str, below: int = 2
 ) -> Step:
-    """The step that computes `members`, given in order, and leaves the values of `writes`.
+    """Return the step that computes `members`, given in order, and leaves the values of `writes`.
 
     Constants of fewer than `below` elements are part of it; larger ones are read.
     """

@@ -243,7 +243,7 @@ CONST = Op("const", Kind.LEAF, _no_infer, differentiable=False)
 
 
 def input_node(spec: Spec, source: str = "") -> Node:
-    """A placeholder for a value that comes from outside.
+    """Return a placeholder for a value that comes from outside.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def input_node(spec: Spec, source: str = "") -> Node:
 
 
 def const_node(value: Any, dtype: np.dtype[Any], device: str = "xpux:0") -> Node:
-    """A typed constant; its array is a read-only copy.
+    """Return a typed constant; its array is a read-only copy.
 
     Examples
     --------

@@ -82,7 +82,7 @@ class Scalar:
         return type(self.value)
 
     def fixed(self) -> Any:
-        """The value, which later calls need to have as well."""
+        """Return the value, which later calls need to have as well."""
         if self.follower.open:
             self.follower.fix(self)
         return self.value
@@ -216,7 +216,7 @@ def mapped(rule: Callable[[Any], Any], value: Any) -> Any:
 
 
 def numbers_of(value: Any) -> Iterator[Scalar]:
-    """The numbers in a value, in tuples and mappings too, that are followed; some may come again."""
+    """Yield the numbers in a value, in tuples and mappings too, that are followed; some may come again."""
     kind = type(value)
     if kind in SCALARS:
         yield value
@@ -252,7 +252,7 @@ def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
 
 
 def _with(function: Callable[..., Any], given: tuple[Any, ...], other: Any) -> Any:
-    """An operator, whose operand `other` may be anything."""
+    """Return an operator, whose operand `other` may be anything."""
     if type(other) in _OPERANDS:
         return computed(function, given)
     if function in (operator.eq, operator.ne) and isinstance(other, str | bytes | None):

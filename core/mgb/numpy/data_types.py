@@ -65,7 +65,7 @@ def default(dtype: Any, kind: str) -> np.dtype[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any]:
-    """The dtype of a Tensor, or the dtype that `value` names."""
+    """Return the dtype of a Tensor, or the dtype that `value` names."""
     return value.dtype if isinstance(value, Tensor) else dtypes.as_dtype(value)
 
 
@@ -124,7 +124,7 @@ def finfo(type: Any, /) -> FloatInfo:
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
-    """The limits of an integer dtype, given by itself or by a Tensor.
+    """Return the limits of an integer dtype, given by itself or by a Tensor.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def _of_kind(kind: Any) -> Sequence[np.dtype[Any]]:
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """The dtype in which Tensors, dtypes and Python numbers meet.
+    """Return the dtype in which Tensors, dtypes and Python numbers meet.
 
     Raises
     ------
@@ -205,11 +205,11 @@ class Info:
         return devices.named(devices.default())
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
-        """The dtypes of what is made of Python numbers, and of indices."""
+        """Return the dtypes of what is made of Python numbers, and of indices."""
         return dict(DEFAULTS)
 
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
-        """The standard's dtypes of a kind, or of several, that are here; without one, all of them."""
+        """Return the standard's dtypes of a kind, or of several, that are here; without one, all of them."""
         kinds = ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
         found = [dtype for one in kinds for dtype in _of_kind(one)]
         return {dtype.name: dtype for dtype in found if dtype not in _OWN}

@@ -51,7 +51,7 @@ UFUNCS: dict[Any, Callable[..., Any]] = {
 
 
 def ufunc_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
-    """The function for `ufunc`: that of the op whose eager rule it is."""
+    """Return the function for `ufunc`: that of the op whose eager rule it is."""
     if ufunc in UFUNCS:
         return UFUNCS[ufunc]
     op = next((op for op in OPS.values() if op.eager is ufunc), None)

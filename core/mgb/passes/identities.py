@@ -86,7 +86,7 @@ def _absorbing(number: float) -> Rule:
 
 
 def _undoes(name: str) -> Rule:
-    """The op of that name is its inverse."""
+    """Return the op of that name is its inverse."""
 
     def rule(_node: Node, x: Tensor) -> Tensor | None:
         inner = inputs_of(x, OPS[name])

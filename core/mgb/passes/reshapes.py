@@ -62,7 +62,7 @@ def delay_reshapes(graph: Graph) -> Graph:
 
 
 def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> Tensor | None:
-    """The op in the shape from before the reshape of one of its operands, then that reshape."""
+    """Return the op in the shape from before the reshape of one of its operands, then that reshape."""
     shape = node.spec.shape
     for value in values:
         before = _before(value)
@@ -138,7 +138,7 @@ def _places(here: Shape, there: Shape) -> dict[int, int]:
 
 
 def _moved(small: Shape, here: Shape, there: Shape) -> Shape:
-    """The shape that broadcasts to `there` as `small` broadcasts to `here`."""
+    """Return the shape that broadcasts to `there` as `small` broadcasts to `here`."""
     if not small:
         return small
     lead = len(here) - len(small)

@@ -44,7 +44,7 @@ def by_name(table: Mapping[str, tuple[Rule, ...]]) -> Rule:
 
 
 def read_once(graph: Graph) -> frozenset[Node]:
-    """The nodes that one node reads once and nobody else: no outputs."""
+    """Return the nodes that one node reads once and nobody else: no outputs."""
     single = (n for n, readers in graph.readers.items() if len(readers) == 1)
     return frozenset(single).difference(graph.outputs)
 
@@ -59,17 +59,17 @@ def _builder() -> Builder:
 
 
 def node_of(value: Tensor) -> Node:
-    """The node that `value` stands for while a graph is rebuilt."""
+    """Return the node that `value` stands for while a graph is rebuilt."""
     return _builder().node(value)
 
 
 def value_of(node: Node) -> Tensor:
-    """A tensor that stands for `node` while a graph is rebuilt."""
+    """Return a tensor that stands for `node` while a graph is rebuilt."""
     return _builder().tensor(node)
 
 
 def inputs_of(value: Tensor, op: Op) -> tuple[Tensor, ...] | None:
-    """The values that `value` was computed from if `op` computed it."""
+    """Return the values that `value` was computed from if `op` computed it."""
     node = node_of(value)
     return tuple(map(value_of, node.inputs)) if node.op is op else None
 
@@ -83,7 +83,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def constant_of(node: Node) -> Any | None:
-    """The one number that every element of `node` is known to be, as a NumPy scalar; else None.
+    """Return the one number that every element of `node` is known to be, as a NumPy scalar; else None.
 
     It is seen through reshapes and broadcasts.
     """
@@ -93,7 +93,7 @@ def constant_of(node: Node) -> Any | None:
 
 
 def full(value: Any, spec: Spec) -> Tensor:
-    """The constant `value` in every place of `spec`."""
+    """Return the constant `value` in every place of `spec`."""
     return shaped(wrap(np.asarray(value, spec.dtype), spec.device), spec.shape)
 
 

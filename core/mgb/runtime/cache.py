@@ -75,7 +75,7 @@ def folder() -> Path:
 
 
 def load(backend: str, key: str) -> bytes | None:
-    """The bytes that were stored under `key`, or None when there are none that can be trusted."""
+    """Return the bytes that were stored under `key`, or None when there are none that can be trusted."""
     path = _path(backend, key)
     if path is None:
         return None
@@ -164,7 +164,7 @@ def clear() -> int:
 
 
 def _digest(backend: str, key: str, blob: bytes) -> bytes:
-    """The checksum of an entry, its place included; no name has a NUL in it."""
+    """Return the checksum of an entry, its place included; no name has a NUL in it."""
     checksum = hashlib.sha256(f"{backend}\0{key}\0".encode())
     checksum.update(blob)
     return checksum.digest()
@@ -247,7 +247,7 @@ def _path(backend: str, key: str) -> Path | None:
 
 
 def _root() -> Path | None:
-    """The folder of this schema, made if need be; None when the cache is off or cannot be used."""
+    """Return the folder of this schema, made if need be; None when the cache is off or cannot be used."""
     if not config.CACHE.on():
         return None
     base = folder()

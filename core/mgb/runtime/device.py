@@ -151,7 +151,7 @@ def same_place(one: str, other: str) -> bool:
 
 
 def ordinal(device: str) -> int:
-    """The number of a GPU."""
+    """Return the number of a GPU."""
     return int(_canonical(device, _default)[3:].partition(":")[0])
 
 
@@ -260,7 +260,7 @@ def adopt(data: Any) -> Any:
 
 
 def from_dlpack(data: Any) -> Any:
-    """An array of NumPy or CuPy on the memory of `data`, wherever that is; no copy."""
+    """Return an array of NumPy or CuPy on the memory of `data`, wherever that is; no copy."""
     on_cpu = data.__dlpack_device__()[0] == 1
     return np.from_dlpack(data) if on_cpu else array_module("gpu0").from_dlpack(data)
 
@@ -290,7 +290,7 @@ def memory_explained(device: str, what: str = "a copy") -> Iterator[None]:
 
 
 def out_of_memory(device: str, what: str, error: MemoryError) -> MemoryError:
-    """The error of ours for CuPy's `error`."""
+    """Return the error of ours for CuPy's `error`."""
     if isinstance(error, DeviceMemoryError):
         return error
     return DeviceMemoryError(

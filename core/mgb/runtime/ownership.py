@@ -48,7 +48,7 @@ class Adopted:
 
 @lru_cache(4096)
 def _adopted(nbytes: int) -> Any:
-    """The class of such memory of `nbytes`; ctypes gives it out as a buffer."""
+    """Return the class of such memory of `nbytes`; ctypes gives it out as a buffer."""
     array: Any = c_char * nbytes
     return type(array)("Adopted", (Adopted, array), {})
 
@@ -75,7 +75,7 @@ def adopter(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[int, obje
 
 
 def adopt(address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object) -> Array:
-    """A writable row-major array on memory that a library has allocated.
+    """Return a writable row-major array on memory that a library has allocated.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ _ITEMS, _ITEM = tuple.__basicsize__, tuple.__itemsize__
 
 
 def _addresses(objects: tuple[Any, ...]) -> bytes:
-    """The addresses of the objects in a tuple."""
+    """Return the addresses of the objects in a tuple."""
     return string_at(id(objects) + _ITEMS, len(objects) * _ITEM)
 
 

@@ -104,7 +104,7 @@ class Meter:
         self._spent = {"nodes": 0, "bytes": 0, "operations": 0}
 
     def at_once(self) -> Meter:
-        """A meter of the same load or call, for what is known before it."""
+        """Return a meter of the same load or call, for what is known before it."""
         found = copy(self)  # which adds to the very same sums
         found.folding = True
         return found

@@ -133,7 +133,7 @@ class Loaded:
         return {spec.name: result for spec, result in zip(self.outputs, results)}
 
     def _run(self, inputs: list[Any]) -> tuple[Any, ...]:
-        """The results of the way through the model that these values take.
+        """Return the results of the way through the model that these values take.
 
         Nothing is computed before the whole call is recorded, and so measured, except where an If or a Loop
         asks for a value that is computed from data. Another call may then go another way: each way has a
@@ -220,7 +220,7 @@ class Loaded:
         return self._paths[0].backend
 
     def explain(self, /, *args: Any, **kwargs: Any) -> str:
-        """Every stage of one call as text; nothing is run."""
+        """Return every stage of one call as text; nothing is run."""
         return self._paths[0].explain(*self._bound(args, kwargs))
 
     def stats(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class Loaded:
 
 
 def _nested(value: Any) -> Any:
-    """A sequence of tensors, or nothing."""
+    """Return a sequence of tensors, or nothing."""
     if isinstance(value, list | tuple):
         return [_nested(v) for v in value]
     return Tensor(value, value.dtype) if isinstance(value, np.ndarray) else value
@@ -346,7 +346,7 @@ def load(
 
 
 def load_outputs(file: str | os.PathLike[str] | BinaryIO) -> tuple[ValueSpec, ...]:
-    """The outputs of the model in a file; nothing is built.
+    """Return the outputs of the model in a file; nothing is built.
 
     Examples
     --------

@@ -84,7 +84,7 @@ def _placing(location: Location) -> Callable[[str], str | None]:
 
 
 def _device(device: Any, says: str) -> str | None:
-    """The canonical name of `device`, which `map_location` says; None is the default one."""
+    """Return the canonical name of `device`, which `map_location` says; None is the default one."""
     return None if device is None else _named(device, says)
 
 

@@ -126,7 +126,7 @@ def _answer(
 
 
 def _wrong_one(bound: inspect.BoundArguments, hints: dict[str, Any]) -> str:
-    """The first argument that is not what its parameter takes, in words."""
+    """Return the first argument that is not what its parameter takes, in words."""
     for name, value in bound.arguments.items():
         parameter, hint = bound.signature.parameters[name], hints.get(name, Any)
         if value is not parameter.default and not _is_variadic(parameter) and not _fits(value, hint):
@@ -150,7 +150,7 @@ def _raise(better: Exception, error: Exception) -> typing.NoReturn:
 
 
 def _again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call with Tensors; what goes wrong now is explained, too."""
+    """Return the call with Tensors; what goes wrong now is explained, too."""
     try:
         return function(*args, **kwargs)
     except _CAUGHT as error:

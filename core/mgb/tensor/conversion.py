@@ -36,7 +36,7 @@ def as_given(data: Any) -> Any:
 
 
 def _standing_for(data: Any) -> Any:
-    """The array that `data` stands for, which only says that it is one."""
+    """Return the array that `data` stands for, which only says that it is one."""
     return data.measured
 
 
@@ -83,7 +83,7 @@ _shape_of = np.ndarray.shape.__get__
 
 
 def _copied(array: Any, dtype: Any) -> Any:
-    """A row-major copy that begins at a cache line: vectors read it in half the accesses."""
+    """Return a row-major copy that begins at a cache line: vectors read it in half the accesses."""
     copy = memory.empty(_shape_of(array), dtype)
     copy[...] = array
     return copy

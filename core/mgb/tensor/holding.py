@@ -105,7 +105,7 @@ def holdings_of(holder: Holder) -> Holdings:
 
 
 def attributes_of(holder: Any) -> list[str]:
-    """The names of its attributes, but for what is held here."""
+    """Return the names of its attributes, but for what is held here."""
     return [name for name in vars(holder) if name != _ATTRIBUTE]
 
 

@@ -20,12 +20,12 @@ class Builder(Session[Tensor]):
         self._nodes: list[Node] = []
 
     def tensor(self, node: Node) -> Tensor:
-        """A Tensor that stands for `node`."""
+        """Return a Tensor that stands for `node`."""
         self._nodes.append(node)
         return place(self, len(self._nodes) - 1, node.spec)
 
     def node(self, tensor: Tensor) -> Node:
-        """The node that `tensor` stands for; a concrete tensor becomes a constant."""
+        """Return the node that `tensor` stands for; a concrete tensor becomes a constant."""
         if tensor._session is self:
             return self._nodes[tensor._index]
         if tensor._data is None:
@@ -48,7 +48,7 @@ def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: 
 def inferred(
     op: Op, specs: Sequence[Spec], params: dict[str, Any], device: str | None, source: str = ""
 ) -> Spec:
-    """The type of what `op` gives, which lies on `device` unless the parameters say where."""
+    """Return the type of what `op` gives, which lies on `device` unless the parameters say where."""
     try:
         spec = op.infer(*specs, **params)
     except MgbError as error:
@@ -60,7 +60,7 @@ def inferred(
 
 
 def live(source: Callable[[], float], dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """A 0-d Tensor of what `source` returns now; inside a trace it is asked again at every call.
+    """Return a 0-d Tensor of what `source` returns now; inside a trace it is asked again at every call.
 
     This is how a hyper-parameter that lives in Python, such as a learning rate, stays live in a compiled
     step.
@@ -86,7 +86,7 @@ def rebuild(function: Callable[..., Any], inputs: Sequence[Node]) -> Graph:
 
 
 def copy_node(node: Node, *values: Tensor) -> Tensor:
-    """The fold rule that changes nothing; only inside `rebuild`."""
+    """Return the fold rule that changes nothing; only inside `rebuild`."""
     builder = ACTIVE.get()
     assert isinstance(builder, Builder)
     inputs = tuple(builder.node(v) for v in values)

@@ -42,6 +42,6 @@ class Context:
 
 @cache
 def _primary(ordinal: int) -> Any:
-    """The primary context of a GPU, held for as long as the process lives."""
+    """Return the primary context of a GPU, held for as long as the process lives."""
     driver = bindings()
     return check(driver, driver.cuDevicePrimaryCtxRetain(check(driver, driver.cuDeviceGet(ordinal))))

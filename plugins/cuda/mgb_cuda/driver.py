@@ -67,7 +67,7 @@ class Compiler(Protocol):
         """Of the toolchain; it is not loaded for that."""
 
     def compile(self, source: str, properties: Properties) -> bytes:
-        """An image for such a GPU."""
+        """Return an image for such a GPU."""
 
 
 class CudaDevice(Device):
@@ -102,7 +102,7 @@ class CudaDevice(Device):
         return loaded(hashlib.sha256(image).digest(), tuple(names), image)
 
     def parts(self, function: Any) -> tuple[Any, int]:
-        """The driver's handle of a function, and the shared memory that its launches ask for."""
+        """Return the driver's handle of a function, and the shared memory that its launches ask for."""
         return function, 0
 
     def launcher(self, function: Any, grid: tuple[int, int], threads: int) -> Callable[[int, int], None]:
@@ -196,7 +196,7 @@ _loaded: dict[tuple[bytes, tuple[str, ...]], tuple[Any, ...]] = {}
 
 
 def loaded(digest: bytes, names: tuple[str, ...], image: bytes) -> tuple[Any, ...]:
-    """The kernels of an image, which is loaded once, however often it is made.
+    """Return the kernels of an image, which is loaded once, however often it is made.
 
     It is never unloaded: graphs that a user has captured may launch its kernels when all else is forgotten.
     """
@@ -248,7 +248,7 @@ def device_count() -> int:
 
 
 def current() -> int:
-    """The number of the GPU that CuPy works on now."""
+    """Return the number of the GPU that CuPy works on now."""
     import cupy
 
     return int(cupy.cuda.runtime.getDevice())
@@ -279,7 +279,7 @@ LIMITS = ("MAX_THREADS_PER_BLOCK", "NUM_REGS", "SHARED_SIZE_BYTES")
 
 
 def _of_kernel(handle: Any, ordinal: int, name: str) -> int | None:
-    """A fact of a loaded kernel; None where the driver does not say."""
+    """Return a fact of a loaded kernel; None where the driver does not say."""
     driver = bindings()
     kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
     status, found = driver.cuKernelGetAttribute(kind, driver.CUkernel(int(handle)), driver.CUdevice(ordinal))

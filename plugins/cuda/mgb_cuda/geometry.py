@@ -53,7 +53,7 @@ def choose(
     turns: bool = True,
     clusters: bool = True,
 ) -> Choice:
-    """The variant for a call.
+    """Return the variant for a call.
 
     Parameters
     ----------
@@ -310,6 +310,6 @@ def _powers(first: int, last: int) -> list[int]:
 
 
 def _rounded(slots: int, most: int) -> int:
-    """One of few numbers that is not smaller, so that few kernels are compiled."""
+    """Return one of few numbers that is not smaller, so that few kernels are compiled."""
     step = 1 if slots <= 4 else 2 if slots <= 8 else 4
     return min(-(-slots // step) * step, max(slots, most))

@@ -77,7 +77,7 @@ def resources(image: bytes) -> tuple[Resources, ...]:
 
 
 def _sections(image: bytes) -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """The name, the bytes and the size of each section."""
+    """Yield the name, the bytes and the size of each section."""
     (start,) = struct.unpack_from("<Q", image, 40)
     step, count, names = struct.unpack_from("<HHH", image, 58)
     heads = [struct.unpack_from("<IIQQQQIIQQ", image, start + k * step) for k in range(count)]

@@ -94,13 +94,13 @@ class Pattern:
         return False
 
     def stages(self, frame: Frame) -> tuple[int, ...]:
-        """The stages of a split row that are kernels; empty: one kernel does all."""
+        """Return the stages of a split row that are kernels; empty: one kernel does all."""
         if not self.is_split:
             return ()
         return tuple(k for k in range(frame.stages) if k != 1 or not self.is_online)
 
     def pointers(self, frame: Frame) -> tuple[str, ...]:
-        """The names of the addresses: arrays, then the partial results of each pass."""
+        """Return the names of the addresses: arrays, then the partial results of each pass."""
         names = [o.name for o in frame.arrays]
         if self.is_split:
             for k, p in enumerate(frame.schedule.passes):
@@ -134,7 +134,7 @@ class Choice:
 
 
 def even_lanes(frame: Frame, steps: Steps, straddles: bool, askew: Set[int]) -> int:
-    """The most neighbours that can be loaded at once and lie at the same multiple in every operand.
+    """Return the most neighbours that can be loaded at once and lie at the same multiple in every operand.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def _even(steps: Steps, lanes: int, straddles: bool) -> bool:
 
 
 def numbers(steps: Steps, chunk: int, chunks: int) -> dict[str, int]:
-    """All that `Pattern.numbers` may name."""
+    """Return all that `Pattern.numbers` may name."""
     found = {"rows": steps.rows, "length": steps.length, "chunk": chunk, "chunks": chunks}
     for j, length in enumerate(steps.loops.shape):
         found |= {f"n{j}": length} | dict(zip((f"m{j}", f"h{j}"), magic(length), strict=True))
@@ -188,7 +188,7 @@ def magic(length: int) -> tuple[int, int]:
 
 
 def power(number: float) -> int:
-    """The power of two that is not smaller."""
+    """Return the power of two that is not smaller."""
     return 1 << max(0, math.ceil(number) - 1).bit_length()
 
 

@@ -179,7 +179,7 @@ def missing() -> str | None:
 
 @cache
 def listing(image: bytes) -> str:
-    """The machine code of an image as text.
+    """Return the machine code of an image as text.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def kernels(image: bytes) -> dict[str, Region]:
 
 
 def _read(text: str) -> Iterator[tuple[str, list[Instruction]]]:
-    """The instructions of each kernel."""
+    """Yield the instructions of each kernel."""
     name, lines, labels = "", list[tuple[str, str, str]](), dict[str, int]()
     for line in [*text.splitlines(), ".text.end:"]:
         if head := _HEAD.match(line):

@@ -54,7 +54,7 @@ def squares(shape: tuple[int, ...], fast: int, side: int) -> tuple[int, ...]:
 
 
 def tiling(frame: Frame, steps: Steps, properties: Properties) -> Tiling | None:
-    """The squares for a call; None where threads had better load all operands as they walk.
+    """Return the squares for a call; None where threads had better load all operands as they walk.
 
     Few sectors are worth nothing: squares must keep every multiprocessor busy.
     """
@@ -80,7 +80,7 @@ def rows_across(frame: Frame, steps: Steps, properties: Properties) -> tuple[tup
 
 
 def _along(frame: Frame, steps: Steps, properties: Properties, fast: int) -> tuple[int, Tiling | None]:
-    """The sectors that a warp saves, and the squares, when the other side of them is this loop."""
+    """Return the sectors that a warp saves, and the squares, when the other side of them is this loop."""
     shape = steps.loops.shape
     shortest = min(shape[fast], shape[-1])
     saved = _saved(frame, steps, fast)
@@ -101,7 +101,7 @@ def _along(frame: Frame, steps: Steps, properties: Properties, fast: int) -> tup
 
 
 def square_bytes(side: int, itemsize: int) -> int:
-    """The shared memory of a square."""
+    """Return the shared memory of a square."""
     return -(-side * pitch(side, itemsize) * itemsize // 16) * 16
 
 

@@ -63,7 +63,7 @@ class Frame(codegen.Frame[Operand]):
         return (*(["i"] if self.columns else []), *self.k_loops)
 
     def loops_of(self, span: Sequence[bool]) -> Names:
-        """The loops of a value that varies along the axes in `span`."""
+        """Return the loops of a value that varies along the axes in `span`."""
         inner = ["i"] if self.inner is not None and span[self.inner] else []
         folded = self.f_loops if any(span[a] for a in self.folded) else ()
         return (*inner, *folded, *(self.k_loops if any(span[a] for a in self.kept) else ()))

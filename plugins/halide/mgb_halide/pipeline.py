@@ -77,7 +77,7 @@ def _bits(v: Node) -> int:
 def build(
     frame: Frame, plan: HalideSchedule, form: Form, registers: int = 0, apart: bool = False
 ) -> Pipeline:
-    """The pipeline of `frame` under `plan`; `apart`: see `Algorithm`, `registers`: `lanes_of`."""
+    """Return the pipeline of `frame` under `plan`; `apart`: see `Algorithm`, `registers`: `lanes_of`."""
     lanes = lanes_of(frame, plan, registers or plan.unroll)
     together = 1 if form is Form.TINY else plan.unroll
     algorithm = Algorithm(frame, plan, lanes * together, form, apart)
@@ -120,7 +120,7 @@ class _Scheduler:
             self.folding()
 
     def fresh(self, name: str) -> Any:
-        """A loop of a name that is used once."""
+        """Return a loop of a name that is used once."""
         self.count += 1
         return hl.Var(f"{name}{self.count}")
 
@@ -144,7 +144,7 @@ class _Scheduler:
         stage.vectorize(var, lanes, hl.TailStrategy.RoundUp if whole else self.guard)
 
     def tasks(self, stage: Any, over: Sequence[Any], each: Expr) -> tuple[Any, Any]:
-        """The loops `over`, innermost first, as tasks of so many steps; returns (task, step)."""
+        """Return the loops `over`, innermost first, as tasks of so many steps; returns (task, step)."""
         one = over[0]
         for other in over[1:]:
             joined = self.fresh("joined")
@@ -269,7 +269,7 @@ class _Scheduler:
         self.vectors(ready, i, lanes)
 
     def inner(self, func: Func, loops: Sequence[str]) -> list[Any]:
-        """The loops of an output, or of a value that is kept, in one row, innermost first."""
+        """Return the loops of an output, or of a value that is kept, in one row, innermost first."""
         inside = [x for x in loops if x not in self.frame.k_loops]
         if self.algorithm.short:
             return [self.algorithm.vars[x] for x in inside]

@@ -118,7 +118,7 @@ class Mpi(Communicator):
         return MpiChannel(self._all)
 
     def group(self, ranks: tuple[int, ...]) -> Channel:
-        """A communicator of these ranks."""
+        """Return a communicator of these ranks."""
         group = self._all.Get_group().Incl(ranks)
         return MpiChannel(self._all.Create_group(group))
 

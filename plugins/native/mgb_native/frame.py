@@ -105,7 +105,7 @@ class Frame(codegen.Frame[Operand]):
         yield from ((f"l{i}", v) for i, v in enumerate(self.look_ups))
 
     def varies(self, name: str, node: Node) -> tuple[bool, ...]:
-        """The axes of the domain along which an operand varies."""
+        """Return the axes of the domain along which an operand varies."""
         if node is self.refused:
             return (False,) * self.ndim
         return varying(reached(node), self.ndim) if name.startswith("l") else self.span[node]
@@ -181,7 +181,7 @@ class Frame(codegen.Frame[Operand]):
         return {"kept": len(HEAD), "folded": len(HEAD) + self.loops["kept"]}
 
     def strides_at(self, o: Operand, kind: str) -> range:
-        """The slots of an operand's strides along the loops of a kind; none when they are all 0."""
+        """Return the slots of an operand's strides along the loops of a kind; none when they are all 0."""
         first = o.at + 1 + (0 if kind == "kept" else self.loops["kept"])
         varies = any(self.varies(o.name, o.node)[a] for a in self.outer[kind])
         pieces = kind == "folded" and o.moves and not self.columns
@@ -206,7 +206,7 @@ class Frame(codegen.Frame[Operand]):
         return {o: self.indexed_at.stop + i for i, o in enumerate(found)}
 
     def asked(self, k: int) -> list[Operand]:
-        """The inputs of the first pass whose next row pass `k` asks memory for.
+        """Return the inputs of the first pass whose next row pass `k` asks memory for.
 
         Of the later passes that read an input it is the one that computes most, so that memory has time.
         """
@@ -234,7 +234,7 @@ class Frame(codegen.Frame[Operand]):
         return tuple((n, a) for n in self.look_ups for a, at in enumerate(n.params["along"]) if at is None)
 
     def axis_at(self, look_up: Node, axis: int) -> int:
-        """The slot of the length along an axis that an index reaches; the stride follows."""
+        """Return the slot of the length along an axis that an index reaches; the stride follows."""
         return self.indexed_at[2 * self.indexed.index((look_up, axis))]
 
     def _buffers(self) -> tuple[Buffer, ...]:
@@ -259,7 +259,7 @@ class Frame(codegen.Frame[Operand]):
         return [v for v in rows if v.op is not CONST and v.op is not EXTENT]
 
     def buffer(self, prefix: str, node: Node) -> Buffer:
-        """The buffer of `node` whose name begins with `prefix`."""
+        """Return the buffer of `node` whose name begins with `prefix`."""
         return next(b for b in self.buffers if b.node is node and b.name.startswith(prefix))
 
 

@@ -67,7 +67,7 @@ def processor() -> str:
 
 
 def instructions() -> list[str]:
-    """The instructions that the processor has, by the names of the system."""
+    """Return the instructions that the processor has, by the names of the system."""
     return _processor()[1]
 
 
@@ -97,7 +97,7 @@ def _processor() -> tuple[str, list[str]]:
 
 @cache
 def version_of(distribution: str) -> str:
-    """The version that is installed, or ``"none"``."""
+    """Return the version that is installed, or ``"none"``."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -105,5 +105,5 @@ def version_of(distribution: str) -> str:
 
 
 def digest(data: bytes) -> str:
-    """A short text that differs where `data` does."""
+    """Return a short text that differs where `data` does."""
     return hashlib.sha256(data).hexdigest()[:12]

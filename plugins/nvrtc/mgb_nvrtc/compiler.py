@@ -70,7 +70,7 @@ def version() -> str:
 
 @cache
 def architectures() -> tuple[int, ...]:
-    """The compute capabilities that it compiles for, as ``10 * major + minor``."""
+    """Return the compute capabilities that it compiles for, as ``10 * major + minor``."""
     from cuda.bindings import nvrtc
 
     status, found = nvrtc.nvrtcGetSupportedArchs()
@@ -80,7 +80,7 @@ def architectures() -> tuple[int, ...]:
 
 @cache
 def nearest(capability: tuple[int, int]) -> str:
-    """The architecture to compile for: of the same major number, or text that the driver compiles.
+    """Return the architecture to compile for: of the same major number, or text that the driver compiles.
 
     Machine code runs on later minor numbers of its major number; PTX on everything later.
     """
@@ -106,7 +106,7 @@ def nearest(capability: tuple[int, int]) -> str:
 
 
 def compile_source(source: str, architecture: str, options: Sequence[str] = ()) -> tuple[bytes, str]:
-    """The image of a translation unit and what the compiler said.
+    """Return the image of a translation unit and what the compiler said.
 
     Parameters
     ----------

@@ -213,7 +213,7 @@ class Passes(Writer):
                 self.line(f"{first}p.{o.name}[{self.place(index)}{step}] = {names[o.node]};")
 
     def lane_of(self, node: Node) -> str:
-        """A lane of a value that is held for all slots."""
+        """Return a lane of a value that is held for all slots."""
         name, width = self.arrays[node]
         index = self.index[self.frame.source_of[node]] if node in self.frame.source_of else -1
         if node.op is IOTA:
@@ -249,7 +249,7 @@ class Passes(Writer):
             self.line(text)
 
     def fold(self, node: Node, a: str, b: str) -> str:
-        """The expression that folds two elements of reduction `node`."""
+        """Return the expression that folds two elements of reduction `node`."""
         return fold(node, a, b)
 
     # folds of the second pass in the first
@@ -297,7 +297,7 @@ class Passes(Writer):
                 self.line(f"after_tile({self.found(o)});")
 
     def most(self, maximum: Node) -> str:
-        """The greatest that lane ``v`` of a column, or all lanes of a row, have seen."""
+        """Return the greatest that lane ``v`` of a column, or all lanes of a row, have seen."""
         name, lanes = self.accumulators[maximum], self.groups[1]
         found = f"{name}[v]" if lanes == 1 else f"{name}[0]"
         for lane in range(1, lanes):
@@ -374,7 +374,7 @@ class Passes(Writer):
         self.rounds += 1
 
     def round_bytes(self, folds: Iterable[Node]) -> int:
-        """The shared memory in which the totals of `folds` meet."""
+        """Return the shared memory in which the totals of `folds` meet."""
         v = self.variant
         count = v.threads * v.lanes if v.kind is Kind.COLUMNS else v.threads // 32
         count += v.cluster if v.cluster > 1 else 0

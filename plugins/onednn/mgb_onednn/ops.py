@@ -52,13 +52,13 @@ class OneDnn(OpLibrary):
         return None
 
     def version(self) -> str:
-        """The version of oneDNN."""
+        """Return the version of oneDNN."""
         return native().version()
 
     def implement(
         self, op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """A function around a chain; see `OpLibrary.implement`."""
+        """Return a function around a chain; see `OpLibrary.implement`."""
         known = _DTYPES if op == "matmul" or op in ROLES else _WIDE
         if any(o.dtype not in known for o in operands):
             return None

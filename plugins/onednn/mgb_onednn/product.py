@@ -22,7 +22,7 @@ THIN = 8
 
 
 def factors(operands: Sequence[Layout], params: Mapping[str, Any]) -> tuple[Layout, Layout]:
-    """The operands of ``matmul`` as they are multiplied."""
+    """Return the operands of ``matmul`` as they are multiplied."""
     a, b = operands
     return (
         transposed(a) if params.get("transpose_a") else a,
@@ -31,7 +31,7 @@ def factors(operands: Sequence[Layout], params: Mapping[str, Any]) -> tuple[Layo
 
 
 def transposed(layout: Layout) -> Layout:
-    """The last two axes exchanged."""
+    """Return the last two axes exchanged."""
     shape, strides = layout.shape, layout.strides
     return replace(layout, shape=(*shape[:-2], *shape[:-3:-1]), strides=(*strides[:-2], *strides[:-3:-1]))
 

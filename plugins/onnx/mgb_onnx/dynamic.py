@@ -24,7 +24,7 @@ Lengths = Mapping[str, int]
 
 
 def merged(models: Sequence[Any], lengths: Sequence[Lengths], axes: Mapping[tuple[int, int], str]) -> Any:
-    """One model of `models`, which were written for these `lengths`.
+    """Return one model of `models`, which were written for these `lengths`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class _Fit:
         self._matrix = np.array(rows, np.float64)
 
     def terms(self, what: str, arrays: Sequence[Any]) -> dict[tuple[str, ...], Any]:
-        """The factor of each product of lengths, without those that are 0.
+        """Return the factor of each product of lengths, without those that are 0.
 
         Raises
         ------

@@ -188,7 +188,7 @@ def conv_transpose(sheet: Sheet, node: Node, g: str, w: str) -> str:
 
 
 def left_over(node: Node) -> tuple[int, ...]:
-    """The rows and columns at the end that no window met."""
+    """Return the rows and columns at the end that no window met."""
     g, w = (i.spec.shape[2:] for i in node.inputs)
     p = node.params
     axes = zip(p["size"], g, w, p["stride"], p["padding"], p["dilation"])

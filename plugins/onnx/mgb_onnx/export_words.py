@@ -132,7 +132,7 @@ class Word:
     when: Callable[[Node], bool] = _always
 
     def places(self, node: Node) -> range:
-        """The operands that `takes` speaks of, by number."""
+        """Return the operands that `takes` speaks of, by number."""
         return range(len(node.inputs))[slice(*self.operands)]
 
     def carried(self, node: Node) -> dict[Dtype, Dtype] | None:

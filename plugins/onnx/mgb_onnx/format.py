@@ -59,7 +59,7 @@ class Onnx(Format):
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number in protobuf's spelling, seven bits in a byte, and where it ends."""
+    """Return a number in protobuf's spelling, seven bits in a byte, and where it ends."""
     number = shift = 0
     for byte in data[place : place + 10]:
         place += 1

@@ -114,7 +114,7 @@ class Toolchain:
         return compiler.version()
 
     def compile(self, source: str, properties: Properties) -> bytes:
-        """One kernel for the GPU, and what its launch must know."""
+        """Return one kernel for the GPU, and what its launch must know."""
         problem = compiler.missing()
         if problem is not None:
             raise compiler.TritonError(problem)

@@ -111,7 +111,7 @@ def _release(found: str) -> tuple[int, ...]:
 
 
 def assembler(capability: tuple[int, int]) -> str:
-    """The CUDA of what makes machine code for such a GPU."""
+    """Return the CUDA of what makes machine code for such a GPU."""
     older, newer, since = SUPPORTED[_release(version())]
     return newer if capability >= since else older
 
@@ -139,7 +139,7 @@ _lock = forking.lock()
 
 
 def compile_source(source: str, architecture: int) -> Compiled:
-    """One kernel.
+    """Return one kernel.
 
     Parameters
     ----------

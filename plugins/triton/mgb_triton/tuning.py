@@ -52,7 +52,7 @@ def is_on() -> bool:
 
 
 def pick(unit: Unit, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
-    """The variant for a call: what was found to be the fastest for calls of its size."""
+    """Return the variant for a call: what was found to be the fastest for calls of its size."""
     first = unit.choose(found, askew)
     if not _is_worth_it(unit, inputs, out):
         return first

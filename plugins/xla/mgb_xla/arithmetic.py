@@ -16,7 +16,7 @@ Word = Callable[..., Value]
 
 
 def plain(function: Callable[..., Value]) -> Word:
-    """A word that is one function of `lax`."""
+    """Return a word that is one function of `lax`."""
 
     def word(_node: Node, *xs: Value) -> Value:
         return function(*alike(*xs))

@@ -44,7 +44,7 @@ def refuse_fork() -> None:
 
 @cache
 def load_jax() -> Any:
-    """The module, with synchronous dispatch on the CPU where nobody has used JAX yet."""
+    """Return the module, with synchronous dispatch on the CPU where nobody has used JAX yet."""
     import jax
 
     if jax.__version__ not in TESTED:
@@ -83,7 +83,7 @@ def _is_initialized() -> bool:
 
 @cache
 def device() -> Any:
-    """The CPU, even where JAX prefers a GPU."""
+    """Return the CPU, even where JAX prefers a GPU."""
     return load_jax().local_devices(backend="cpu")[0]
 
 
@@ -95,7 +95,7 @@ def sharding() -> Any:
 
 @cache
 def one() -> Any:
-    """The last argument of each program: see `constants`."""
+    """Return the last argument of each program: see `constants`."""
     return load_jax().device_put(np.asarray(1, np.int32), sharding())
 
 

@@ -33,7 +33,7 @@ def _along(axis: int, value: int) -> list[int]:
 
 
 def _folded(node: Node, xs: Any, starts: Any, rule: Callable[..., Any], padding: Pair) -> Any:
-    """The windows of images, or of several that go together, folded; what frames them is `starts`."""
+    """Return the windows of images, or of several that go together, folded; what frames them is `starts`."""
     p = node.params
     for axis, k, s, q in zip((ROWS, COLUMNS), p["kernel"], p["stride"], padding, strict=True):
         edges = [(q, q) if i == axis else (0, 0) for i in range(4)]

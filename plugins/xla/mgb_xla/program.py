@@ -54,7 +54,7 @@ class Program:
         return tuple(place for _, place in self.replaces)
 
     def __call__(self, *arguments: Value) -> tuple[Value, ...]:
-        """The results, of the inputs and a 1: see `constants`."""
+        """Return the results, of the inputs and a 1: see `constants`."""
         *inputs, one = arguments
         wrong: list[Value] = []
 

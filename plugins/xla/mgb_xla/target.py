@@ -47,7 +47,7 @@ def donates() -> bool:
 
 @cache
 def package() -> str:
-    """The version of this package: an executable and what calls it agree in every line."""
+    """Return the version of this package: an executable and what calls it agree in every line."""
     lines = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return hashlib.sha256(b"".join(lines)).hexdigest()[:12]
 

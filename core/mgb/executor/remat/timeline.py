@@ -100,11 +100,11 @@ class Timeline:
         return alive
 
     def peak(self, order: Sequence[int]) -> int:
-        """The most bytes that are alive at a time."""
+        """Return the most bytes that are alive at a time."""
         return max(self.live(order), default=0)
 
     def extra(self, order: Sequence[int]) -> float:
-        """The cost of the steps that run again."""
+        """Return the cost of the steps that run again."""
         return math.fsum(self.cost[step] for step in order) - math.fsum(self.cost)
 
 

@@ -69,7 +69,7 @@ def tuple_like(value: Any, parts: Iterable[Any]) -> Any:
 
 
 def native(kind: type) -> Any:
-    """The class in C that `kind` is or is derived from; its methods run no code of a user's."""
+    """Return the class in C that `kind` is or is derived from; its methods run no code of a user's."""
     for base in kind.__mro__:
         if not base.__flags__ & _HEAP or base.__flags__ & _IMMUTABLE:
             return base
@@ -91,7 +91,7 @@ def elements(value: Any) -> list[Any]:
 
 
 def pairs(value: Any) -> list[tuple[Any, Any]]:
-    """The keys and values of a mapping; no code of a user runs."""
+    """Return the keys and values of a mapping; no code of a user runs."""
     kind = type(value)
     return list(value.items() if kind is dict else native(kind).items(value))
 

@@ -73,7 +73,7 @@ _RELATIONS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, ">=": oper
 
 
 def unmet(sizes: Sizes, values: Sequence[int]) -> str | None:
-    """The line of the first guard that other values for the letters of `sizes` do not meet."""
+    """Return the line of the first guard that other values for the letters of `sizes` do not meet."""
     try:
         at = Lengths(sizes, values)
     except ZeroDivisionError:
@@ -93,7 +93,7 @@ def is_sized(value: Any) -> bool:
 
 
 def but_lengths(number: Scalar) -> Any:
-    """A number that is followed, fixed unless it is a length."""
+    """Return a number that is followed, fixed unless it is a length."""
     return number if type(number) is Size else number.fixed()
 
 
@@ -187,7 +187,7 @@ def amount(number: Any, name: str) -> Any:
 
 
 def broadcast(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """The shape that all of `shapes` broadcast to; None where there is none."""
+    """Return the shape that all of `shapes` broadcast to; None where there is none."""
     longest = max(map(len, shapes), default=0)
     made = []
     for place in range(-longest, 0):

@@ -56,7 +56,7 @@ class _Agreement:
         )
 
     def _as_plain(self, step: Any) -> tuple[Op | None, dict[str, Any], tuple[Ref, ...]]:
-        """The op, parameters and operands of a step; those with the window that the numbers gave."""
+        """Return the op, parameters and operands of a step; those with the window that the numbers gave."""
         starts = len(step.params["axes"]) if step.op in dynamic.FIXED else 0
         arrays = [self._array(ref) for ref in step.args[len(step.args) - starts :]]
         if not starts or any(array is None for array in arrays):
@@ -76,7 +76,7 @@ class _Agreement:
         return self._is_same_input(self._general.externals[-1 - one], self._plain.externals[-1 - two])
 
     def _array(self, ref: Ref) -> Any:
-        """The constant that an operand was, which may be a number that is followed."""
+        """Return the constant that an operand was, which may be a number that is followed."""
         if isinstance(ref, Literal):
             return ref.array
         external = self._general.externals[-1 - ref] if ref < 0 else None

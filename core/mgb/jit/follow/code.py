@@ -98,7 +98,7 @@ def is_marked(code: CodeType) -> bool:
 
 
 def codes_in(code: CodeType) -> list[CodeType]:
-    """The codes of the functions, comprehensions and classes in one."""
+    """Return the codes of the functions, comprehensions and classes in one."""
     return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
@@ -153,7 +153,7 @@ def _rewriter(module: Mapping[str, Any]) -> Any:
 
 
 def _text(filename: str, module: Mapping[str, Any]) -> str:
-    """The source of the file, if there is any."""
+    """Return the source of the file, if there is any."""
     if filename.startswith(_OF_A_FILE):
         filename = module.get("__file__") or ""
     if filename == "<string>" and module.get("__name__") == "__main__" and "-c" in sys.orig_argv[:-1]:
@@ -185,7 +185,7 @@ def _parse(text: str) -> list[ast.stmt]:
 
 
 def _statement(text: str, number: int) -> ast.stmt:
-    """A new tree of one statement."""
+    """Return a new tree of one statement."""
     first, last = _module(text)[1][number]
     alone = [lines for lines in _module(text)[1] if lines[0] <= last and lines[1] >= first]
     if len(alone) > 1:  # others stand in its lines
@@ -207,7 +207,7 @@ def _statements(text: str, line: int) -> Iterator[int]:
 
 
 def _body(text: str, number: int, loader: Any) -> list[ast.stmt]:
-    """A new tree of one statement of a file, after the imports; `loader` has rewritten it."""
+    """Return a new tree of one statement of a file, after the imports; `loader` has rewritten it."""
     body = [*_module(text)[0], _statement(text, number)]
     if loader is not None:
         tree = ast.Module(body, [])
@@ -218,7 +218,7 @@ def _body(text: str, number: int, loader: Any) -> list[ast.stmt]:
 
 @lru_cache(maxsize=64)
 def _compiled(text: str, number: int, loader: Any, filename: str, flags: int) -> CodeType:
-    """One statement of a file, with its imports, as Python compiles it."""
+    """Return one statement of a file, with its imports, as Python compiles it."""
     return _compile(_body(text, number, loader), filename, flags)
 
 

@@ -188,7 +188,7 @@ class Following(Observer):
 
 
 def _alone(leaves: Sequence[Any]) -> list[Any]:
-    """The arrays among the arguments that are there once."""
+    """Return the arrays among the arguments that are there once."""
     often = Counter(map(id, leaves))
     return [a for a in leaves if type(a) is np.ndarray and often[id(a)] == 1 and not a.dtype.hasobject]
 

@@ -77,7 +77,7 @@ def is_users(function: Any) -> bool:
 
 
 def is_plain_class(kind: Any) -> bool:
-    """A user's class whose instances are made and then given to `__init__`, as `type` does it."""
+    """Return a user's class whose instances are made and then given to `__init__`, as `type` does it."""
     return (
         issubclass(type(kind), type)
         and type(kind).__call__ is type.__call__
@@ -90,7 +90,7 @@ def is_plain_class(kind: Any) -> bool:
 def given_to(
     measured: Measure, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments for a call of `function`: plain numbers for code that asks them for nothing.
+    """Return the arguments for a call of `function`: plain numbers for code that asks them for nothing.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def given_to(
 
 
 def profiled(function: Any, args: tuple[Any, ...]) -> Any:
-    """A function in C as a profiler is given it, methods bound; MISSING where it would not be."""
+    """Return a function in C as a profiler is given it, methods bound; MISSING where it would not be."""
     if type(function) not in _PROFILED:
         return MISSING
     if type(function) in (MethodDescriptorType, WrapperDescriptorType) and args:
@@ -128,7 +128,7 @@ _PROFILED = known.IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, 
 
 
 def callee_of(function: Any) -> Any:
-    """The function or class that runs when `function` is called; MISSING: who knows."""
+    """Return the function or class that runs when `function` is called; MISSING: who knows."""
     for kind, inner in ((MethodType, "__func__"), (functools.partial, "func"), (Bindable, "__wrapped__")):
         if issubclass(type(function), kind):  # what it says of its class may be code of a user's
             return callee_of(getattr(function, inner))
@@ -139,7 +139,7 @@ def callee_of(function: Any) -> Any:
 
 
 def _called_method(thing: Any) -> Any:
-    """The function that is given the arguments of a call of `thing`, maybe by one of mgb."""
+    """Return the function that is given the arguments of a call of `thing`, maybe by one of mgb."""
     kind: Any = type(thing)
     name = getattr(kind, "__calls__", "__call__") if Holder in kind.__mro__ else "__call__"
     return MISSING if name in namespace(thing) else lookup(kind, name)[0]
@@ -172,7 +172,7 @@ def _each(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The functions and classes that a function in C calls with what it is given."""
+    """Return the functions and classes that a function in C calls with what it is given."""
     is_one = id(callee) in _CALLING or getattr(callee, "__module__", None) == "itertools"
     handed = (*args, *kwargs.values()) if is_one else ()
     return [callee_of(value) for value in handed if callable(value) and not issubclass(type(value), Tensor)]

@@ -198,7 +198,7 @@ def _is_own(module: ModuleType) -> bool:
 
 
 def space_of(thing: Any) -> Any:
-    """The namespace of a thing; an empty one, where it has none."""
+    """Return the namespace of a thing; an empty one, where it has none."""
     return getattr(thing, "__dict__", None) or {}
 
 
@@ -222,7 +222,7 @@ _READERS: tuple[tuple[type, Any], ...] = (
 
 
 def _every(thing: Any) -> Collection[str]:
-    """All attributes of a thing that a user may have made."""
+    """Return all attributes of a thing that a user may have made."""
     if issubclass(type(thing), ModuleType):
         return [name for name in vars(thing) if not name.startswith("__")] if _is_own(thing) else ()
     if issubclass(type(thing), np.ndarray):

@@ -51,7 +51,7 @@ class Changing:
     # numbers
 
     def attributes(self, holder: Any) -> set[str]:
-        """The names of numbers of a holder that are followed, and that no code of mgb reads."""
+        """Return the names of numbers of a holder that are followed, and that no code of mgb reads."""
         if any(top_of(kind) == "mgb" for kind in added_classes(type(holder))):
             return set()
         found = (source for source in self.numbers.sources() if isinstance(source, Attribute))

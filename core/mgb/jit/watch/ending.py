@@ -136,7 +136,7 @@ def check_result(observer: Watcher, result: Any) -> None:
 
 
 def _namespaces(observer: Watcher) -> set[int]:
-    """The ids of what `vars` gives of things outside, where code may have asked for that."""
+    """Return the ids of what `vars` gives of things outside, where code may have asked for that."""
     walk = observer.walk
     if not walk.is_wild and walk.loaded.isdisjoint(("vars", "__dict__")):
         return set()

@@ -24,7 +24,7 @@ class Impurity:
 
 
 def line_of(frame: FrameType | None) -> tuple[str, int]:
-    """The innermost line of the user."""
+    """Return the innermost line of the user."""
     library = None
     while frame is not None:
         code = frame.f_code

@@ -291,7 +291,7 @@ class _Kept:
 
 
 def _results_in(cached: Any) -> list[Any]:
-    """The results that a function made by `lru_cache` keeps, and what it keeps them by."""
+    """Return the results that a function made by `lru_cache` keeps, and what it keeps them by."""
     found = []
     for part in gc.get_referents(cached):
         if type(part) is dict and part is not getattr(cached, "__dict__", None):

@@ -72,7 +72,7 @@ CHECKS_PROTOCOL: CodeType = type(typing.Protocol).__instancecheck__.__code__
 
 
 def names_of_protocol(protocol: type) -> frozenset[str]:
-    """The names that a class which derives from `typing.Protocol` asks for."""
+    """Return the names that a class which derives from `typing.Protocol` asks for."""
     bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
     return frozenset(name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", ())))
 
@@ -180,7 +180,7 @@ FOLLOWED = SCALARS
 
 
 def attributes_of(thing: Any) -> dict[str, Any]:
-    """Those of an object's own, and those of its slots; nothing is called for them."""
+    """Return those of an object's own, and those of its slots; nothing is called for them."""
     slots = {
         name: getattr(thing, name, MISSING)
         for base in type(thing).__mro__

@@ -190,7 +190,7 @@ class Names:
 
 
 def _attributes_after(found: Sequence[dis.Instruction], index: int) -> Iterator[str]:
-    """The names of the attributes that are read one after the other of what is loaded at `index`."""
+    """Yield the names of the attributes that are read one after the other of what is loaded at `index`."""
     for step in found[index + 1 :]:
         if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return

@@ -241,7 +241,7 @@ class Observer:
         walk.drain()
 
     def _unread(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[int]:
-        """The ids of texts in dicts among the arguments that the body never reads."""
+        """Return the ids of texts in dicts among the arguments that the body never reads."""
         if isinstance(function, MethodType):
             function, args = function.__func__, (function.__self__, *args)
         if not isinstance(function, FunctionType):

@@ -206,7 +206,7 @@ def trouble_of_library(module: str, name: str, first: Any, is_outside: Callable[
 
 
 def names_in(getter: Any) -> list[str]:
-    """The attributes that one of `operator`'s asks for."""
+    """Return the attributes that one of `operator`'s asks for."""
     given = getter.__reduce__()[1]
     texts = given if isinstance(getter, operator.attrgetter) else given[:1]
     return [name for text in texts for name in text.split(".")]

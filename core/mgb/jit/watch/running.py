@@ -258,7 +258,7 @@ def _is_silent(module: str, *words: str) -> bool:
 
 
 def _names_in_format(text: str) -> list[str]:
-    """The attributes that a format asks for."""
+    """Return the attributes that a format asks for."""
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(text) if field]
     except ValueError:

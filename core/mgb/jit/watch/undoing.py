@@ -82,7 +82,7 @@ class Snapshot:
 
 
 def _keys_of(container: Any) -> list[Any]:
-    """The keys of a dict, or the names of fields."""
+    """Return the keys of a dict, or the names of fields."""
     if isinstance(container, dict):
         return [key for key, _ in pairs(container)]
     return [name for name, _ in fields_of(container) or ()]

@@ -92,7 +92,7 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
 
 
 def _changed(observer: Watcher) -> Iterator[tuple[Source, Any]]:
-    """The locations that have another object now, and that; `MISSING` where there is none."""
+    """Yield the locations that have another object now, and that; `MISSING` where there is none."""
     for source, old in observer.walk.values.items():
         try:
             now = source.read(observer.leaves)
@@ -185,7 +185,7 @@ def _drop(observer: Watcher, source: Source, *tests: str) -> None:
 
 
 def _added(observer: Watcher, guard: Guard) -> list[tuple[Source, Any]] | None:
-    """The attributes or elements that were not there before; None: `guard` is about something else."""
+    """Return the attributes or elements that were not there before; None: `guard` is about something else."""
     source = guard.source
     if guard.test == "disjoint" and isinstance(source, Attribute):
         space = try_read(source, observer.leaves)
@@ -289,7 +289,7 @@ def _reason(source: Source, observer: Watcher) -> str:
 
 
 def _of_guard(observer: Watcher, guard: Guard) -> Iterator[Impurity]:
-    """A guard fails: was a method called, was something added, or what else?"""
+    """Yield a guard fails: was a method called, was something added, or what else?"""
     source = guard.source.of if isinstance(guard.source, Result) else guard.source
     held = try_read(source, observer.leaves)
     called = _call_that_writes(observer, held)
@@ -309,7 +309,7 @@ def _of_guard(observer: Watcher, guard: Guard) -> Iterator[Impurity]:
 
 
 def _call_that_writes(observer: Watcher, held: Any) -> Impurity | None:
-    """The method that the body has called of `held`, and that may change it."""
+    """Return the method that the body has called of `held`, and that may change it."""
     called = observer.running.lines.get(id(held))
     if called is None:
         return None
@@ -335,5 +335,5 @@ def _line(source: Source, observer: Watcher) -> tuple[str, int]:
 
 
 def notes_of(tensor: Tensor) -> list[Any]:
-    """The attributes that a Tensor has been given."""
+    """Return the attributes that a Tensor has been given."""
     return [*namespace(tensor), *(name for name in ("name", "format") if hasattr(tensor, f"_{name}"))]

@@ -202,7 +202,7 @@ def tanh(x: Tensor) -> Tensor:
 
 
 def _log_reduced(f: Tensor) -> tuple[Tensor, Tensor]:
-    """Two terms of decreasing size whose sum is ``log(1 + f)``, for `f` next to 0."""
+    """Return two terms of decreasing size whose sum is ``log(1 + f)``, for `f` next to 0."""
     if f.dtype == dtypes.float32:  # a division costs more than the digits that it saves
         return f, f * f * polynomial(f, LOG_SINGLE)
     s = f / (2 + f)

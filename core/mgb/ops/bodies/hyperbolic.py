@@ -164,7 +164,7 @@ def atanh_grad(x: Tensor, d: Tensor) -> Tensor:
 
 
 def _scipy(name: str) -> Callable[[Any], Any]:
-    """A function of ``scipy.special``, which is imported when it is first called."""
+    """Return a function of ``scipy.special``, which is imported when it is first called."""
 
     def call(x: Any) -> Any:
         from scipy import special as scipy_special

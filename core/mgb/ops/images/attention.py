@@ -54,7 +54,7 @@ def _gradient_infer(g: Spec, q: Spec, k: Spec, v: Spec, causal: bool) -> Spec:
 
 
 def _exchanged(ndim: int) -> tuple[int, ...]:
-    """The axes with heads and places exchanged, where there are heads."""
+    """Return the axes with heads and places exchanged, where there are heads."""
     axes = tuple(range(ndim))
     return axes if ndim < 3 else (*axes[:-3], ndim - 2, ndim - 3, ndim - 1)
 

@@ -48,7 +48,7 @@ class OnScales(OnPaper):
 
 
 def unit_on_scales(module: Any, case: Case, here: bool = False) -> Unit:
-    """The kernels for a case by the backend in `module`, none of which is compiled yet.
+    """Return the kernels for a case by the backend in `module`, none of which is compiled yet.
 
     They are for the GPU that is here, or for a H200.
     """

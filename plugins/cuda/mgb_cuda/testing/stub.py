@@ -74,7 +74,7 @@ class Notes:
         self.library.stub_forget()
 
     def launches(self) -> list[dict[str, Any]]:
-        """The launches since `watch`."""
+        """Return the launches since `watch`."""
         found = []
         for i in range(self.library.stub_launches()):
             note = self.library.stub_launch(ctypes.c_long(i)).contents

@@ -72,7 +72,7 @@ class Looking(Given):
         return total
 
     def word_of(self, slot: int, body: Body) -> str:
-        """A word of the plan in each lane."""
+        """Return a word of the plan in each lane."""
         return body.spread(self.change("bitcast", self.slot(slot), INDEX, WORD), "i64")
 
     def checked(self, index: Node, value: str, axis: int, length: str, body: Body) -> str:

@@ -140,7 +140,7 @@ class Reaching(Scanning):
         return None if o.is_iota else Access(self.reached(o.dtype, address), o.dtype, o.moves)
 
     def element(self, o: Operand, access: Access | None, address: str, i: str, lanes: Lanes) -> Value:
-        """The value of an operand at turn `i`."""
+        """Return the value of an operand at turn `i`."""
         if access is None:
             return self.iota(o.dtype, address, i, o.moves, lanes)
         return self.read(access, i, lanes)
@@ -158,7 +158,7 @@ class Reaching(Scanning):
     def lane_reads(
         self, nodes: Iterable[Node], ends: Iterable[Node], rows: dict[Operand, str]
     ) -> Callable[[str, Lanes], Names]:
-        """The row values that a loop over columns reads, as a function of the turn."""
+        """Return the row values that a loop over columns reads, as a function of the turn."""
         nodes = list(nodes)
         wanted = dict.fromkeys((*(i for v in nodes for i in operands(v)), *ends))
         found: dict[Node, Callable[[str, Lanes], Value]] = {}

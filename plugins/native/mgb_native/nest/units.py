@@ -104,7 +104,7 @@ class Units:
         return nest.loop(first, last, nest.index(1), carried, turn, "unit")
 
     def unit(self, bases: Bases, start: str, unit: str, place: str, given: list[str]) -> Sequence[str]:
-        """One unit: the operands are at `place` of the innermost folded loop from `bases`."""
+        """Return one unit: the operands are at `place` of the innermost folded loop from `bases`."""
         nest, count = self.nest, self.columns
         if not self.frame.columns:
             start = nest.moved(start, self.frame.starts_at[:1], [place])
@@ -117,7 +117,7 @@ class Units:
         return self.work(at, unit, count, given)
 
     def work(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
-        """The elements of a unit, whose operands are at `at`."""
+        """Return the elements of a unit, whose operands are at `at`."""
         nest = self.nest
         done = self.elements(at, unit, count, given)
         for o in self.written:
@@ -129,7 +129,7 @@ class Units:
         return done
 
     def elements(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
-        """The innermost loop."""
+        """Return the innermost loop."""
         nest, part = self.nest, self.part
         reads = [(v, self.frame.source_of[v]) for v in part.reads]
         sources = [(v, o, nest.access(o, at[o]), at[o]) for v, o in reads if o.moves]
@@ -185,7 +185,7 @@ class Units:
         return node in names or (node.op is CONST and node not in self.frame.source_of)
 
     def rows_of_tables(self, fixed: Names, count: str) -> list[tuple[Node, Operand, Access | None, str]]:
-        """The rows of tables that a loop goes through: their indices are the same in every turn."""
+        """Return the rows of tables that a loop goes through: their indices are the same in every turn."""
         nest, found = self.nest, []
         for v in self.part.computes:
             o = self.frame.look_up_of.get(v)

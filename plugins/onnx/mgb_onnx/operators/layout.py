@@ -192,7 +192,7 @@ def _wrapped(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
 
 
 def taken(x: Tensor, rows: Host, axis: int) -> Tensor:
-    """The slices of `x` along `axis` at `rows`, which are known."""
+    """Return the slices of `x` along `axis` at `rows`, which are known."""
     return index_get(x, literal(rows, dtypes.int32, x.device), axes=(axis,), place=axis)
 
 
