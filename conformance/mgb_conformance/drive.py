@@ -169,7 +169,7 @@ class Driver:
 
 
 def is_announced(name: str) -> bool:
-    """Does another process find the backend, by an entry point or as part of the core?"""
+    """Return whether another process finds the backend, by an entry point or as part of the core."""
     if any(point.name.lower() == name for point in entry_points(group=plugins.GROUP)):
         return True
     return type(plugins.manager.get_plugin(name)).__module__ == plugins.__name__

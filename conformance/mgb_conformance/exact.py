@@ -44,7 +44,7 @@ def nearest(value: float, dtype: str) -> float:
 
 
 def fits(value: float, target: str) -> bool:
-    """Can an integer dtype hold what is left of `value` when its fraction is cut off?"""
+    """Return whether an integer dtype can hold what is left of `value` when its fraction is cut off."""
     info = np.iinfo(target)
     return math.isfinite(value) and info.min <= math.trunc(value) <= info.max
 

@@ -86,7 +86,7 @@ def _cases() -> dict[str, list[Callable[[], Graph]]]:
 
 
 def _takes(op: Op, spec: Spec) -> bool:
-    """Does a reduction fold such values? Some fold integers alone."""
+    """Return whether a reduction folds such values. Some fold integers alone."""
     try:
         if op.promote is not None:
             op.promote([spec.dtype])

@@ -102,7 +102,7 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], unwanted: set[py
 
 
 def _is_named(item: pytest.Item) -> bool:
-    """Is there a name for what a test of ours tries: a backend or a communicator?"""
+    """Return whether there is a name for what a test of ours tries: a backend or a communicator."""
     is_job = item.function.__module__.endswith(".test_communicators")  # type: ignore[attr-defined]
     return bool(_communicator_name(item) if is_job else _backend_name(item))
 

@@ -79,7 +79,7 @@ def _first(
 
 
 def _is_meant(case: Case) -> bool:
-    """Does EAGER compute it?"""
+    """Return whether EAGER computes it."""
     try:
         return all(case.values[o] is not None for o in case.graph.outputs)
     except Exception:  # an index that is out of range now, and whatever else an op refuses

@@ -137,7 +137,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Is the mark passed?"""
+        """Whether the mark is passed."""
         return all(is_done() for is_done in self._before)
 
 

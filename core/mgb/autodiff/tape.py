@@ -158,7 +158,7 @@ class Tape:
         self._nodes.append(weakref.ref(node))
 
     def has_seen(self, tensor: Tensor) -> bool:
-        """Was this tape open when `tensor` got its value, or watches it?"""
+        """Return whether this tape was open when `tensor` got its value, or watches it."""
         return tensor._level >= self.level or self in (tensor._tape or ())
 
     def backward(self, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:

@@ -422,7 +422,7 @@ def _first_serving(device_type: str, names: Sequence[str]) -> Backend:
 
 
 def own(name: str) -> bool:
-    """Is `name` a backend of this project: one of `EXTRAS`, or from the distribution of one?
+    """Return whether `name` is a backend of this project: one of `EXTRAS`, or from the distribution of one.
 
     Examples
     --------

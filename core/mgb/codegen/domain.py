@@ -231,6 +231,6 @@ def _every_size(graph: Graph) -> list[tuple[int, int]]:
 
 
 def _is_around_product(graph: Graph) -> bool:
-    """Are all shapes made of those of arrays, by broadcasting and by one product of matrices?"""
+    """Return whether shapes follow from those of arrays by broadcasting and by one product of matrices."""
     kinds = [n.op.kind for n in graph.nodes if n.op is not CONST]  # an iota has a shape of its own
     return kinds.count(Kind.CONTRACT) == 1 and set(kinds) <= {Kind.CONTRACT, Kind.ELEMENTWISE}

@@ -76,7 +76,7 @@ class Pass:
 
     @property
     def is_for_chunks(self) -> bool:
-        """Is it needed only where several share a row?"""
+        """Whether it is needed only where several share a row."""
         return not (self.stores or self.folds)
 
 
@@ -223,7 +223,7 @@ class _Facts:
         return node.op.kind is Kind.SCAN and node.spec.shape[node.params["axis"]] != 1
 
     def is_needed(self, k: int) -> bool:
-        """Is pass `k` for more than the chunks of scans?"""
+        """Return whether pass `k` is for more than the chunks of scans."""
         return bool(self.folds(k) or self.stores(k))
 
     def _needed(self) -> Nodes:

@@ -105,7 +105,7 @@ class Begun:
         self._exchange, self._result = exchange, result
 
     def test(self) -> bool:
-        """Is it done? All that are under way go on."""
+        """Return whether it is done. All that are under way go on."""
         return world().test(self._exchange)
 
     def finish(self) -> Any:

@@ -57,7 +57,7 @@ class Ticket(Protocol):
     """An exchange under way; the arrays belong to it until it is done."""
 
     def test(self) -> bool:
-        """Is it done? Also lets it go on; never blocks."""
+        """Return whether it is done. Also lets it go on; never blocks."""
 
 
 class Channel(ABC):

@@ -122,7 +122,7 @@ def init_process_group(
 
 
 def is_distributed() -> bool:
-    """Is this process in a job, or does a mesh of devices run what is recorded?
+    """Return whether this process is in a job, or a mesh of devices runs what is recorded.
 
     Examples
     --------

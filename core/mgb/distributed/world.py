@@ -132,7 +132,7 @@ class World:
         self.finish(self.begin(key, what, source, target, about, said))
 
     def test(self, exchange: Exchange) -> bool:
-        """Is it done? All that are under way go on."""
+        """Return whether it is done. All that are under way go on."""
         if not exchange.is_done:
             self._guarded(exchange, self._go_on)
         return exchange.is_done
@@ -231,7 +231,7 @@ class World:
             time.sleep(sleep)
 
     def _is_lost(self, rank: int, place: tuple[str, int] | None) -> bool:
-        """Has it given up, or ended before it came to `place`?"""
+        """Return whether it has given up, or ended before it came to `place`."""
         if rank in self.gave_up or rank not in self.ended:
             return rank in self.gave_up
         return place is None or self.counts.get(rank, {}).get(place[0], 0) < place[1]

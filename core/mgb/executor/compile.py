@@ -141,7 +141,7 @@ def assemble(
 
 
 def _guards(graph: Graph, is_inside: bool) -> Callable[[Sequence[int]], bool]:
-    """Does what was decided hold for arguments of other lengths? What is inside of a loop asks nobody."""
+    """Return whether a decision holds for arguments of other lengths. What is inside of a loop asks nobody."""
     sizes = graph.sizes
     if sizes is None or is_inside:
         return lambda values: True  # they are none of its business, or guards of the whole program
@@ -275,7 +275,7 @@ def _loops(steps: Sequence[Step], options: Options) -> dict[Graph, Kernel | None
 
 
 def _is_resizable(graph: Graph, options: Options) -> bool:
-    """May one program serve other lengths? Not where kernels, searches or reports are about these."""
+    """Return whether one program may serve other lengths: not if kernels or reports are about these."""
     if options.memory is not None or options.profiling:
         return False
     backend = _backend(graph, options)

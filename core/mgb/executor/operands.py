@@ -57,7 +57,7 @@ def begin_rule(node: Node, at: At = plain) -> Callable[..., Any]:
 
 
 def follows_lengths(node: Node) -> bool:
-    """Is what `constant` or `eager_rule` gives for `node` another one where lengths are others?"""
+    """Return whether `constant` or `eager_rule` give something else for `node` if lengths differ."""
     specs = [n.spec for n in node.inputs] if isinstance(node.op.eager, Rule) else []
     specs += [node.spec] if node.op in (CONST, NUMBER) else []
     return is_sized(dict(node.params)) or any(is_sized(spec.shape) for spec in specs)

@@ -69,7 +69,7 @@ def _with_all_it_needs(
 
 
 def moves_much(call: Call) -> bool:
-    """Does a call take so long that what is under way should be looked after?"""
+    """Return whether a call takes so long that what is under way should be looked after."""
     return bool(about(sum(n.spec.nbytes for n in (*call.reads, *call.writes))) > MOVED_BYTES)
 
 

@@ -156,7 +156,7 @@ class _Finder:
     def _goes_into(
         self, whole: Node, value: Node, shape: Shape, window: Window | None, overwrites: bool
     ) -> bool:
-        """Is nothing left to be copied of an operand that stands in this window of `whole`?"""
+        """Return whether nothing is left to be copied of an operand that stands in this window of `whole`."""
         place = self.places.get(whole)
         taken = place.whole if place is not None and place.window is None else None
         if window is None:
@@ -207,7 +207,7 @@ class _Finder:
         steps: Shape,
         is_free: Callable[[Node, Part], bool] | None,
     ) -> bool:
-        """Is `value` written into this part of a whole, over which one goes by `steps`?"""
+        """Return whether `value` is written into this part of a whole, over which one goes by `steps`."""
         while value not in self.kept and (call := self.calls.get(value)) is not None:
             if _is_written(call, value):
                 if value in self.places or value.spec.device != part.whole.spec.device:

@@ -67,7 +67,7 @@ class Program:
 
     @property
     def is_resizable(self) -> bool:
-        """May it serve other lengths?"""
+        """Whether it may serve other lengths."""
         return self._fits is not None
 
     def resized(self, values: Sequence[int]) -> Program | None:

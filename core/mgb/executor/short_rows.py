@@ -130,7 +130,7 @@ def _outward(step: Step, shape: Shape, long: list[int], longest: int) -> tuple[i
 
 
 def _is_flat(leaf: Node) -> bool:
-    """Does it vary along no axis?"""
+    """Return whether it varies along no axis."""
     return leaf.op.kind is Kind.LEAF and all(d == 1 for d in leaf.spec.shape)
 
 

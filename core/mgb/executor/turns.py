@@ -79,7 +79,7 @@ class Value:
         return Value(made, self.step)
 
     def is_at(self, other: Value) -> bool:
-        """Is it the same memory?"""
+        """Return whether it is the same memory."""
         return bool(self.arrays[0].ctypes.data == other.arrays[0].ctypes.data)
 
 
@@ -239,7 +239,7 @@ class _Writing:
         return self.found
 
     def is_view(self, node: Node) -> bool:
-        """Is it, by its op, in the memory of another value, or nothing that is made?"""
+        """Return whether it is, by its op, in the memory of another value, or nothing that is made."""
         op = self.plan.moved[node].op if node in self.plan.moved else None
         return op in (CONST, NUMBER) or (op is not None and op.kind is Kind.LAYOUT and op not in _MOVES)
 
@@ -269,7 +269,7 @@ class _Writing:
                 self.part(operand, target.map(cut))
 
     def is_for_one(self, node: Node) -> bool:
-        """Is it made for one reader?"""
+        """Return whether it is made for one reader."""
         return (
             len(self.plan.graph.readers[node]) == 1
             and node not in self.plan.graph.outputs
@@ -350,12 +350,12 @@ class _Writing:
             self.copy(result, target)
 
     def stays(self, node: Node) -> bool:
-        """Is it an input that is the same in all turns?"""
+        """Return whether it is an input that is the same in all turns."""
         value = self.values.get(node) if node in self.plan.graph.inputs else None
         return value is not None and len(value.arrays) == 1 and not value.step
 
     def lasts(self, node: Node) -> bool:
-        """Is it the same in all turns: from outside, a constant, or a view of such a value?"""
+        """Return whether it is the same in all turns: from outside, a constant, or a view of such a value."""
         if self.is_view(node):
             return all(map(self.lasts, self.plan.moved[node].inputs)) if node in self.plan.moved else True
         return node.op is CONST or (self.stays(node))
@@ -407,7 +407,7 @@ class _Writing:
 
 
 def _is_small(node: Node) -> bool:
-    """Is it a product of two matrices of floats that no library does faster?"""
+    """Return whether it is a product of two matrices of floats that no library does faster."""
     a, b = (i.spec for i in node.inputs)
     work = node.spec.size * a.shape[0 if node.params.get("transpose_a") else -1]
     return a.ndim == b.ndim == 2 and node.spec.dtype in (float32, float64) and 0 < work <= PRODUCT

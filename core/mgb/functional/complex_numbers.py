@@ -23,7 +23,7 @@ __all__ = [
 
 
 def is_complex(x: Any) -> bool:
-    """Is it a Tensor, or an array, of complex numbers?
+    """Return whether it is a Tensor, or an array, of complex numbers.
 
     Examples
     --------

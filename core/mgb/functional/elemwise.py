@@ -172,7 +172,7 @@ def atan2(y: Any, x: Any) -> Tensor:
 
 
 def isnan(inp: Any) -> Tensor:
-    """Is it NaN?
+    """Return whether it is NaN.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def isnan(inp: Any) -> Tensor:
 
 
 def isinf(inp: Any) -> Tensor:
-    """Is it an infinity?
+    """Return whether it is an infinity.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def sign(x: Any) -> Tensor:
 
 
 def is_whole(x: Any) -> bool:
-    """Is it a Tensor of integers or bools?"""
+    """Return whether it is a Tensor of integers or bools."""
     return isinstance(x, Tensor) and x.dtype.kind in "biu"
 
 

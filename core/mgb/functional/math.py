@@ -115,7 +115,7 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Is one element over `axis` not 0?
+    """Return whether any element over `axis` is not 0.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Are all elements over `axis` not 0?
+    """Return whether all elements over `axis` are not 0.
 
     Examples
     --------

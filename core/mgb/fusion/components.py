@@ -99,7 +99,7 @@ class _Parts:
         return parts
 
     def _agree(self) -> bool:
-        """Has each value one axis, whoever reads it?"""
+        """Return whether each value has one axis, whoever reads it."""
         pairs = ((node, i) for node in self.axes for i in node.inputs if i in self.axes)
         return all(self._in_operand(node, i, self.axes[node]) == self.axes[i] for node, i in pairs)
 
@@ -128,17 +128,17 @@ class _Parts:
         return axis if self.has(operand, axis) else None
 
     def has(self, node: Node, axis: int) -> bool:
-        """Has it the axis, not to be broadcast?"""
+        """Return whether it has the axis, not to be broadcast."""
         shape = node.spec.shape
         return len(shape) >= -axis and plain(shape[axis]) == self.count
 
     def folds(self, node: Node) -> bool:
-        """Is it a reduction of what is taken apart, along that axis?"""
+        """Return whether it is a reduction of what is taken apart, along that axis."""
         (*_, operand) = node.inputs or (node,)
         return node not in self.axes and operand in self.axes and _is_fold(node, operand, self.axes[operand])
 
     def leaves(self, node: Node) -> bool:
-        """Is a value that is taken apart wanted whole, too?"""
+        """Return whether a value that is taken apart is wanted whole, too."""
         readers = self.graph.readers[node]
         return node in self._outputs or any(r not in self.axes and not self.folds(r) for r in readers)
 
@@ -191,7 +191,7 @@ def _cut(x: Tensor, axis: int, k: int) -> Tensor:
 
 
 def _reduces(node: Node) -> bool:
-    """Is it a reduction that says how it combines? A scan says so as well, but folds no axis away."""
+    """Return whether it is a reduction that says how it combines; a scan folds no axis away."""
     return node.op.kind is Kind.REDUCE and node.op.reduction is not None
 
 
@@ -208,7 +208,7 @@ def _in_reader(reader: Node, node: Node, axis: int) -> int | None:
 
 
 def _moves_ones(node: Node) -> bool:
-    """Does it only add and drop axes of length 1?"""
+    """Return whether it only adds and drops axes of length 1."""
     return node.op is RESHAPE and same_shape(_long(node.inputs[0].spec.shape), _long(node.spec.shape))
 
 

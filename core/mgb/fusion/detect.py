@@ -249,7 +249,7 @@ class _Detection:
         return None
 
     def _is_looked_up(self, value: Node, group: int) -> bool:
-        """Does `group` read elements of `value` at other places than their own?"""
+        """Return whether `group` reads elements of `value` at other places than their own."""
         return any(
             r.op.kind is Kind.GATHER and r.inputs[0] is value and self.quotient.find(self.place[r]) == group
             for r in self.graph.readers[value]
@@ -293,7 +293,7 @@ class _Detection:
         return steps
 
     def _pays(self, group: int, ops: int) -> bool:
-        """Is a group worth a kernel? A single op is, over many elements or beside a product."""
+        """Return whether a group is worth a kernel. A single op is, over many elements or by a product."""
         facts = self.groups[group]
         if facts.product is not None:
             return ops >= 1

@@ -67,7 +67,7 @@ def flat_draws(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> 
 
 
 def _is_regular(node: Node) -> bool:
-    """Is it a draw for a column of counters from 0 on, each with a row of words, a power of two?"""
+    """Return whether it draws for counters from 0 on, each with a row of words, a power of two."""
     if node.op not in DRAWS:
         return False
     which, counter, *rest = node.inputs
@@ -82,7 +82,7 @@ def _is_regular(node: Node) -> bool:
 
 
 def _keeps_places(node: Node) -> bool:
-    """Does an op leave every number at its row-major place, or drop those at the end?"""
+    """Return whether an op leaves every number at its row-major place, or drops those at the end."""
     if node.op is SLICE:
         return len(node.params["window"]) == 1 and node.params["window"][0][::2] == (0, 1)
     return node.op is RESHAPE

@@ -256,7 +256,7 @@ def _larger(a: Shape, b: Shape) -> Shape | None:
 
 
 def _hoists(shape: Shape, domain: Shape, axes: frozenset[int]) -> bool:
-    """Does a value of `shape` vary along outer loops only? The folded axes are the inner ones."""
+    """Return whether a value of `shape` varies along outer loops only. The folded axes are the inner ones."""
     lead = len(domain) - len(shape)
     order = sorted(range(len(domain)), key=lambda i: (i - len(domain) in axes, i))
     varies = [i >= lead and shape[i - lead] != 1 for i in order if domain[i] != 1]

@@ -129,7 +129,7 @@ def _is_sound(
     most_inputs: int,
     is_copied: Callable[[Node], bool],
 ) -> bool:
-    """Do the rules take a portion for a group, and does a kernel write what others read of it?"""
+    """Return whether the rules take a portion for a group, and a kernel writes what others read of it."""
     inside = set(part)
     reads = {i for n in part for i in n.inputs if i not in inside and not is_copied(i)}
     if len(reads) > most_inputs:

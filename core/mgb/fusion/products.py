@@ -59,7 +59,7 @@ def refusal(traits: Traits, node: Node) -> str | None:
 
 
 def holds_product(nodes: Iterable[Node]) -> bool:
-    """Is there a contraction among these nodes?"""
+    """Return whether there is a contraction among these nodes."""
     return any(n.op.kind is Kind.CONTRACT for n in nodes)
 
 

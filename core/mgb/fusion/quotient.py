@@ -39,11 +39,11 @@ class Partition:
         return node
 
     def feeds(self, a: int, b: int) -> bool:
-        """Is group `b` known to wait for group `a`?"""
+        """Return whether group `b` is known to wait for group `a`."""
         return False
 
     def waits(self, a: int, b: int) -> bool:
-        """Is there known to be a way between the two through a third group?"""
+        """Return whether there is known to be a way between the two through a third group."""
         return False
 
     def merge(self, a: int, b: int) -> int:
@@ -102,11 +102,11 @@ class Quotient(Partition):
                 self._after[j] |= self._bit[i] | self._after[i]
 
     def feeds(self, a: int, b: int) -> bool:
-        """Does group `b` wait for group `a`?"""
+        """Return whether group `b` waits for group `a`."""
         return bool(self._before[b] & self._bit[a])
 
     def waits(self, a: int, b: int) -> bool:
-        """Is there a way between the two through a third group? Merged, they would wait for themselves."""
+        """Return whether a way leads between the two through a third group; merged, they would deadlock."""
         between = self._after[a] & self._before[b] | self._after[b] & self._before[a]
         return bool(between & self._live)
 

@@ -64,7 +64,7 @@ class _Plan:
                 self.readers.setdefault(node, []).append(place)
 
     def is_stored_by_kernel(self, node: Node) -> bool:
-        """Is `node` written by a kernel, for other steps only, all of which may change?"""
+        """Return whether `node` is written by a kernel, for other steps only, all of which may change."""
         maker = self.maker.get(node)
         if maker is None or node in self.outputs or node not in self.writes[maker]:
             return False
@@ -116,12 +116,12 @@ class _Plan:
         return maker is None or node in self.writes[maker]
 
     def _is_row(self, node: Node) -> bool:
-        """May the kernel that computes `node` write it, since its reductions leave that shape?"""
+        """Return whether the kernel of `node` may write it, since its reductions leave that shape."""
         folds = (n for n in self.members[self.maker[node]] if n.op.kind is Kind.REDUCE)
         return any(same_shape(n.spec.shape, node.spec.shape) for n in folds)
 
     def _fits(self, value: Node, reader: int, new: set[Node]) -> bool:
-        """Does a reader loop over the shape of `value`, and has it room for `new` inputs?"""
+        """Return whether a reader loops over the shape of `value`, and has room for `new` inputs."""
         nodes = self.members[reader] | self.reads[reader]
         nodes -= {n.inputs[0] for n in nodes if n.op.kind is Kind.GATHER}
         largest = max(nodes, key=lambda n: n.spec.size).spec.shape

@@ -142,7 +142,7 @@ ROWS = {d: float_row(d) if d in FLOATS else _integer_row(d) for d in DTYPES}
 
 @cache
 def exact(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Does `target` hold every value of `source`?"""
+    """Return whether `target` holds every value of `source`."""
     if source == target or target in COMPLEX:
         return source == target or exact(real_of(source), real_of(target))
     if source in COMPLEX:

@@ -357,7 +357,7 @@ class Graph:
         return frozenset(found)
 
     def has(self, *ops: Op) -> bool:
-        """Is one of these ops in it?"""
+        """Return whether one of these ops is in it."""
         return any(n.op in ops for n in self.nodes)
 
     @cached_property
@@ -381,7 +381,7 @@ class Graph:
 
 
 def is_own(op: Op, operands: Iterable[bool]) -> bool:
-    """Is a result of `op` each device's own on a mesh, where these of its operands are?
+    """Return whether a result of `op` is each device's own on a mesh, where these of its operands are.
 
     Examples
     --------

@@ -197,7 +197,7 @@ _OPERATORS: dict[Any, Callable[..., Any]] = {
 
 
 def are_numbers(values: Iterable[Any]) -> bool:
-    """Are all of `values` numbers, followed or not?"""
+    """Return whether all of `values` are numbers, followed or not."""
     return all(type(value) in _OPERANDS for value in values)
 
 
@@ -229,7 +229,7 @@ def numbers_of(value: Any) -> Iterator[Scalar]:
 
 
 def holds_followed(values: Iterable[Any]) -> bool:
-    """Is one of `values`, or of what stands in tuples among them, a number that is followed?"""
+    """Return whether one of `values`, or of what stands in tuples among them, is a followed number."""
     return any(type(v) in SCALARS or (type(v) is tuple and holds_followed(v)) for v in values)
 
 

@@ -216,7 +216,7 @@ def nan_to_num(
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Do they differ by at most ``atol + rtol * abs(b)``?"""
+    """Return whether they differ by at most ``atol + rtol * abs(b)``."""
     return e.isclose(a, b, rtol=float(rtol), atol=float(atol), equal_nan=bool(equal_nan))
 
 

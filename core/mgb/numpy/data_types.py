@@ -92,7 +92,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: str | None = 
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Does `to` hold every value of `from_`, a dtype or a Tensor?
+    """Return whether `to` holds every value of `from_`, a dtype or a Tensor.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Is `dtype` of a kind?
+    """Return whether `dtype` is of a kind.
 
     Parameters
     ----------

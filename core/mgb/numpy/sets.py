@@ -18,7 +18,7 @@ __all__ = [
 
 
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Is each element one of the others? NaN is none."""
+    """Return whether each element is one of the others. NaN is none."""
     element, others = tensors("isin", (element, test_elements))
     if not others.size:
         found = tensor.zeros(element.shape, "bool", element.device)

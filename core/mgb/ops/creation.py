@@ -38,7 +38,7 @@ def as_shape(shape: Any, name: str = "a shape") -> tuple[int, ...]:
 
 
 def is_single(number: Any) -> bool:
-    """Is it one number, and no sequence or array of them?"""
+    """Return whether it is one number, and no sequence or array of them."""
     if isinstance(number, Tensor | np.ndarray):
         return not number.ndim
     return isinstance(number, str) or not isinstance(number, Sequence)

@@ -69,7 +69,7 @@ def concat(*xs: Any, axis: int) -> Any:
 
 
 def _is_large(shape: tuple[int, ...], like: Any) -> bool:
-    """Does a fresh array of `shape` cost page faults?"""
+    """Return whether a fresh array of `shape` costs page faults."""
     return isinstance(like, np.ndarray) and math.prod(shape) * like.itemsize >= memory.SMALL
 
 

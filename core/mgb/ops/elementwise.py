@@ -89,19 +89,19 @@ def ne(a: Tensor, b: Tensor) -> Tensor:
 
 @composite(EQUAL, eager=np.isnan, differentiable=False)
 def isnan(x: Tensor) -> Tensor:
-    """Is `x` NaN?"""
+    """Return whether `x` is NaN."""
     return logical_not(eq(x, x))
 
 
 @composite(EQUAL, eager=np.isinf, differentiable=False)
 def isinf(x: Tensor) -> Tensor:
-    """Is `x` infinite?"""
+    """Return whether `x` is infinite."""
     return logical_or(eq(x, INF), eq(x, -INF))
 
 
 @composite(EQUAL, eager=np.isfinite, differentiable=False)
 def isfinite(x: Tensor) -> Tensor:
-    """Is `x` neither infinite nor NaN?"""
+    """Return whether `x` is neither infinite nor NaN."""
     return logical_and(lt(x, INF), lt(-INF, x))
 
 
@@ -177,7 +177,7 @@ def direction(x: Tensor) -> Tensor:
 @composite(PREDICATE, eager=np.signbit, differentiable=False)
 @floats.widen_halves
 def signbit(x: Tensor) -> Tensor:
-    """Has `x` a minus? -0.0 has one."""
+    """Return whether `x` has a minus. -0.0 has one."""
     return lt(floats.sign_bit(x) if x.dtype in dtypes.FLOATS else x, 0)
 
 

@@ -194,7 +194,7 @@ class _Point:
         ])  # fmt: skip
 
     def flat_within(self, bound: float) -> bool:
-        """Is no element of the gradient greater than `bound`?"""
+        """Return whether no element of the gradient is greater than `bound`."""
         return bool(F.max(F.abs(self.grad)).item() <= bound)
 
     def moved(self, params: list[Parameter], move: Tensor) -> None:

@@ -110,6 +110,6 @@ def reshaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def stretches(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
-    """Does `small` broadcast to `large`?"""
+    """Return whether `small` broadcasts to `large`."""
     tail = large[max(0, len(large) - len(small)) :]
     return len(small) == len(tail) and all(s in (1, d) for s, d in zip(small, tail, strict=True))

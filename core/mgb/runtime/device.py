@@ -125,7 +125,7 @@ def get_default_device() -> str:
 
 
 def is_cuda_available() -> bool:
-    """Is there a GPU that tensors can be made on?
+    """Return whether there is a GPU that tensors can be made on.
 
     Examples
     --------
@@ -141,12 +141,12 @@ def default() -> str:
 
 
 def is_gpu(device: str) -> bool:
-    """Does data on `device`, which is canonical, live in a GPU's memory?"""
+    """Return whether data on `device`, which is canonical, lives in a GPU's memory."""
     return device.startswith("gpu")
 
 
 def same_place(one: str, other: str) -> bool:
-    """Do arrays on both meet in one op? The host is one place under all its names."""
+    """Return whether arrays on both may meet in one op. The host is one place under all its names."""
     return one == other or not (is_gpu(one) or is_gpu(other))
 
 

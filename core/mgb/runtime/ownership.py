@@ -115,7 +115,7 @@ _BASED = _base_references(np.ndarray(1, BYTE, bytearray(1)))
 
 
 def owned_alone(arrays: Sequence[Any], index: int) -> bool:
-    """May the memory of ``arrays[index]`` be overwritten, because one owner alone would notice?
+    """Return whether the memory of ``arrays[index]`` may be overwritten: one owner alone would notice.
 
     The caller vouches for one reference beside the one in `arrays`: the owner that the update is for.
     Any further one makes the answer False. Nothing is missed, because
@@ -175,7 +175,7 @@ def _is_whole_on_gpu(array: Any) -> bool:
 
 
 def _alone_on_gpu(arrays: Sequence[Any]) -> bool:
-    """Does nothing but each of `arrays` refer to its pointer, and nothing but that to its memory?"""
+    """Return whether each of `arrays` alone refers to its pointer, and that alone to its memory."""
     _, pointer, allocated = _fresh_on_gpu(device.gpu_module)
     return _most_references(_pointer, arrays) <= pointer and _most_references(_allocated, arrays) <= allocated
 
@@ -226,7 +226,7 @@ class Seen:
         self._last: tuple[bytes, list[Any], Any] = b"", [None], None
 
     def same(self, objects: tuple[Any, ...]) -> bool:
-        """Are they the very objects that `remember` was given, as many and in that order?"""
+        """Return whether they are the very objects that `remember` was given, as many and in that order."""
         addresses, dead, _ = self._last
         return not dead and _addresses(objects) == addresses
 
@@ -276,7 +276,7 @@ class Updates:
         return found
 
     def _as_before(self, arrays: Sequence[Any]) -> bool:
-        """Are they the arrays that were whole when last looked at, and is each still its owner's alone?"""
+        """Return whether they are the arrays that were whole before, each still its owner's alone."""
         found = self._pick(arrays)
         seen, pick_blocks, pick_gpu = self._last
         if not (seen.same(found) and _alone(found, pick_blocks)):
@@ -300,7 +300,7 @@ def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...
 
 
 def _alone(arrays: Sequence[Any], pick_blocks: Callable[[Sequence[Any]], Sequence[Any]]) -> bool:
-    """Does one owner alone hold each of `arrays`, which were picked from a list, and they their blocks?"""
+    """Return whether one owner alone holds each of `arrays`, picked from a list, and they their blocks."""
     blocks = map(_base, pick_blocks(arrays))
     return max(map(sys.getrefcount, arrays)) <= _PICKED + 1 and (
         max(map(sys.getrefcount, blocks), default=0) <= _PICKED_BASE

@@ -355,7 +355,7 @@ def _has_code(program: Any, file: Reader) -> bool:
 
 
 def _any_code(program: Any) -> bool:
-    """Is there a kernel in it, or in what its loops run?"""
+    """Return whether there is a kernel in it, or in what its loops run."""
     return any(
         any(map(_any_code, saved)) if isinstance(saved, list) else saved is not None
         for _, saved in program["kernels"]

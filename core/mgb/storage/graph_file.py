@@ -123,7 +123,7 @@ def _spec(spec: Spec) -> list[Any]:
 
 
 def is_graph_file(path: str | os.PathLike[str]) -> bool:
-    """Does the file at `path` begin as those that `Writer` makes?"""
+    """Return whether the file at `path` begins as those that `Writer` makes."""
     with open(path, "rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 

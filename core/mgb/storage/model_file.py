@@ -276,7 +276,7 @@ class Format(ABC):
 
     @abstractmethod
     def recognizes(self, data: bytes) -> bool:
-        """May these be the bytes of such a file? Asked where no ending says so; a damaged file may be one."""
+        """Return whether these may be the bytes of such a file, even a damaged one."""
 
     @abstractmethod
     def read(

@@ -90,5 +90,5 @@ def _copied(array: Any, dtype: Any) -> Any:
 
 
 def exportable(array: Any) -> bool:
-    """Can NumPy hand `array` over by DLPack as it is?"""
+    """Return whether NumPy can hand `array` over by DLPack as it is."""
     return not isinstance(array, np.ndarray) or (array.flags.writeable and array.dtype.isbuiltin == 1)

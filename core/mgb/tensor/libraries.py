@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def is_row_major(self) -> bool:
-        """Does the operand lie as a new array would?"""
+        """Whether the operand lies as a new array would."""
         expected = self.dtype.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if extent != 1 and stride != expected:

@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
         return cls(kind.__new__(kind, *error.args), frame.f_code, frame.f_lasti)
 
     def explains(self, error: BaseException) -> bool:
-        """Did this arise in the instruction that read the value, and says something else?"""
+        """Return whether this arose in the instruction that read the value, and says something else."""
         if isinstance(error, MgbError) or not isinstance(error, Exception):
             return False
         at, last = error.__traceback__, None
@@ -241,12 +241,12 @@ class Outside:
 
 
 def handling() -> bool:
-    """Does a signal handler ask, and not the body that it interrupts?"""
+    """Return whether a signal handler asks, and not the body that it interrupts."""
     return _handling.get()
 
 
 def of_handler(error: BaseException) -> bool:
-    """Has a signal handler raised it, which ran in between? Then it is not a failure of what caught it."""
+    """Return whether a signal handler raised it, so that it is no failure of what caught it."""
     codes = [Outside.__call__.__code__, *map(_code_of, map(_get, _SIGNALS))]
     trace = error.__traceback__
     while trace is not None:

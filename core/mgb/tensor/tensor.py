@@ -436,7 +436,7 @@ class Parameter(Tensor):
 
 
 def _called_by_mgb() -> bool:
-    """Is the code that asks for an attribute of a Tensor mgb's own, and no traced body?"""
+    """Return whether the code that asks for an attribute of a Tensor is mgb's own, and no traced body."""
     module: str = sys._getframe(2).f_globals.get("__name__", "")
     return module.partition(".")[0] == _PACKAGE
 

@@ -267,7 +267,7 @@ class Chain:
         return found
 
     def _are_usable(self, addresses: list[int]) -> bool:
-        """Do arrays at these addresses begin at multiples of `VECTOR`, and need none of them a copy?"""
+        """Return whether arrays at these addresses begin at multiples of `VECTOR`, and none needs a copy."""
         for i, j in self._hazards:
             if addresses[i] == addresses[j]:
                 return False

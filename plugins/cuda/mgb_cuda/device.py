@@ -135,7 +135,7 @@ class Device(ABC):
         """Return the stream that the caller works on."""
 
     def is_capturing(self) -> bool:
-        """Does the caller's stream note what it is given, for a graph, so that nothing can be timed?"""
+        """Return whether the caller's stream captures a graph, so that nothing can be timed."""
         return False
 
     @abstractmethod

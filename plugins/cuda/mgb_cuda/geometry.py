@@ -182,7 +182,7 @@ def _meeting(frame: Frame, lanes: int) -> int:
 
 
 def _fits(frame: Frame, kind: Kind, lanes: int) -> bool:
-    """Are there registers for the lanes of all that a pass loads, folds and stores, and shared memory?"""
+    """Return whether registers and shared memory suffice for what a pass loads, folds and stores."""
     if kind is Kind.COLUMNS and THREADS * _meeting(frame, lanes) > ROUND_BYTES:
         return False
     held = (registers((*p.reads, *p.folds, *p.stores)) for p in frame.schedule.passes)

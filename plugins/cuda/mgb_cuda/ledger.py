@@ -131,7 +131,7 @@ def _moved(unit: Unit, choice: Choice, stored: bool) -> int:
 
 
 def _is_full(choice: Choice, operand: int) -> bool:
-    """Does an array vary along every loop?"""
+    """Return whether an array varies along every loop."""
     v = choice.variant
     return v.class_of[operand] >= 0 and "0" not in v.classes[v.class_of[operand]]
 

@@ -61,7 +61,7 @@ class Pattern:
         return "0" if group < 0 else self.classes[group][loop]
 
     def moves(self, operand: int) -> bool:
-        """Does the operand vary along the innermost loop?"""
+        """Return whether the operand varies along the innermost loop."""
         return bool(self.folded) and self.letter(operand, len(self.folded) - 1) != "0"
 
     @cached_property
@@ -85,12 +85,12 @@ class Pattern:
 
     @property
     def is_split(self) -> bool:
-        """Do blocks share a row, with a kernel for each pass?"""
+        """Whether blocks share a row, with a kernel for each pass."""
         return False
 
     @property
     def is_online(self) -> bool:
-        """Does the first pass do the second one's folds too?"""
+        """Whether the first pass does the second one's folds too."""
         return False
 
     def stages(self, frame: Frame) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ def even_lanes(frame: Frame, steps: Steps, straddles: bool, askew: Set[int]) -> 
 
 
 def _even(steps: Steps, lanes: int, straddles: bool) -> bool:
-    """Do lanes never straddle the end of the innermost loop, and begin at multiples everywhere?"""
+    """Return whether lanes never straddle the end of the innermost loop, and begin at multiples."""
     *outer, length = steps.loops.shape
     if length % lanes and (outer or not straddles):
         return False

@@ -63,27 +63,27 @@ class Instruction:
 
     @property
     def loads(self) -> bool:
-        """Does it read global memory, into registers or shared memory?"""
+        """Whether it reads global memory, into registers or shared memory."""
         return self.kind in ("LDG", "LDGSTS")
 
     @property
     def stores(self) -> bool:
-        """Does it write global memory?"""
+        """Whether it writes global memory."""
         return self.kind == "STG"
 
     @property
     def spills(self) -> bool:
-        """Does it move local memory?"""
+        """Whether it moves local memory."""
         return self.kind in ("LDL", "STL")
 
     @property
     def ends(self) -> bool:
-        """Does nothing after it follow?"""
+        """Whether nothing follows it."""
         return self.kind in ("EXIT", "RET") and not self.guard
 
     @property
     def always(self) -> bool:
-        """Is a branch taken by all threads? Predicates stand before it, or among its operands."""
+        """Whether a branch is taken by all threads. Predicates stand before it, or among its operands."""
         words = self.operands.split(",")
         return not self.guard and self.kind == "BRA" and len(words) == 1 and ".DIV" not in self.name
 

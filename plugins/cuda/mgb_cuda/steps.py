@@ -48,7 +48,7 @@ class Steps:
 
     @property
     def columns(self) -> bool:
-        """Is the innermost loop kept, so that its neighbours are rows?"""
+        """Whether the innermost loop is kept, so that its neighbours are rows."""
         return not all(self.loops.folded[-1:])
 
     @property
@@ -60,7 +60,7 @@ class Steps:
 
     @property
     def wide(self) -> bool:
-        """Does a place need 64 bits?"""
+        """Whether a place needs 64 bits."""
         reach = [sum((d - 1) * abs(s) for d, s in zip(self.loops.shape, steps)) for steps in self.classes]
         return max([self.rows, self.length, *reach]) >= NARROW
 

@@ -45,7 +45,7 @@ class _Request:
         self._request, self._arrays = request, arrays
 
     def test(self) -> bool:
-        """Is it done?"""
+        """Return whether it is done."""
         done: bool = self._request.Test()
         return done
 
@@ -93,7 +93,7 @@ class Mpi(Communicator):
     api_version = 1
 
     def probe(self) -> str | None:
-        """Can MPI be loaded?"""
+        """Return whether MPI can be loaded."""
         try:
             _load()
         except (ImportError, RuntimeError) as error:

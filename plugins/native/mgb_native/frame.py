@@ -47,7 +47,7 @@ class Operand(codegen.Operand):
 
     @property
     def is_look_up(self) -> bool:
-        """Is it a table as one `look_up` goes through it? The array is that of another operand."""
+        """Whether it is a table as one `look_up` goes through it. The array is that of another operand."""
         return self.name.startswith("l")
 
     @property
@@ -124,7 +124,7 @@ class Frame(codegen.Frame[Operand]):
         return {o.node: o for o in self.operands if o.is_look_up}
 
     def scatters(self, look_up: Node) -> bool:
-        """Do elements that are neighbours in the innermost loop lie anywhere in the table?"""
+        """Return whether neighbours in the innermost loop lie anywhere in the table."""
         return self.inner is not None and any(self.span[i][self.inner] for i in operands(look_up))
 
     @cached_property

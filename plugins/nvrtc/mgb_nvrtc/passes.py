@@ -58,12 +58,12 @@ class Passes(Writer):
 
     @property
     def tail(self) -> bool:
-        """May some lanes of a vector lie beyond the end of the row?"""
+        """Whether some lanes of a vector may lie beyond the end of the row."""
         return self.variant.tail and not self.full
 
     @property
     def crowded(self) -> bool:
-        """Does a row stay in registers that an earlier pass has loaded?"""
+        """Whether a row stays in registers that an earlier pass has loaded."""
         return self.variant.stays and any(n not in self.fresh for n in self.arrays)
 
     @property
@@ -87,7 +87,7 @@ class Passes(Writer):
         self.declare_online()
 
     def is_loaded(self, o: Operand) -> bool:
-        """Is it loaded into registers, for all slots before any is computed?"""
+        """Return whether it is loaded into registers, for all slots before any is computed."""
         return not o.is_iota and (not self.variant.whole or self.is_vector(self.index[o]))
 
     def visit_tile(self, p: Pass, tile: str) -> None:
@@ -163,7 +163,7 @@ class Passes(Writer):
         self.line(f"const I left = {n} - i{self.inner};")
 
     def has_ends(self, o: Operand) -> bool:
-        """Is it the same along the innermost loop, where lanes go past its end?"""
+        """Return whether it is the same along the innermost loop, where lanes go past its end."""
         group = self.variant.class_of[self.index[o]]
         same = bool(self.variant.whole) and group >= 0 and not o.is_iota
         return same and self.variant.classes[group][self.inner] == "0"

@@ -28,7 +28,7 @@ def used(lines: list[str]) -> list[str]:
 
 
 def _is_read(name: str, depth: int, after: list[str]) -> bool:
-    """Does the rest of the block, whose last line stands first, have the word?"""
+    """Return whether the rest of the block, whose last line stands first, has the word."""
     word = re.compile(rf"\b{name}\b")
     for line in reversed(after):
         if len(line) - len(line.lstrip()) < depth:

@@ -133,11 +133,11 @@ class Writer:
         return len(self.variant.folded) - 1
 
     def steps_by_one(self, index: int) -> bool:
-        """Are the lanes of an operand neighbours in memory?"""
+        """Return whether the lanes of an operand are neighbours in memory."""
         return self.inner >= 0 and self.variant.letter(index, self.inner) == "1"
 
     def is_vector(self, index: int) -> bool:
-        """Are the lanes of an operand loaded and stored together?"""
+        """Return whether the lanes of an operand are loaded and stored together."""
         whole = self.variant.whole
         return self.variant.class_of[index] in whole if whole else self.steps_by_one(index)
 

@@ -297,7 +297,7 @@ def _add_gradient(work: Blocks, block: _Block, inputs: Sequence[Tile], outputs: 
 
 
 def is_dense(layout: Layout) -> bool:
-    """Does the operand lie without gaps, the last axis innermost?"""
+    """Return whether the operand lies without gaps, the last axis innermost."""
     order = memory_order(layout)
     dense = tuple(s * layout.dtype.itemsize for s in strides_in(order, layout.shape))
     return order[-1] == len(order) - 1 and layout.strides == dense

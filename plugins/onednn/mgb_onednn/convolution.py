@@ -83,7 +83,7 @@ def computed_in(op: str, x: Shape, dtype: str) -> str:
 
 
 def is_plain_better(op: str, x: Shape, w: Shape) -> bool:
-    """Are NumPy's own layouts, by a matrix product, faster than blocked ones with their reorders?
+    """Return whether NumPy's own layouts, by a matrix product, are faster than blocked ones.
 
     A kernel of one pixel is a matrix product as it stands.
     """

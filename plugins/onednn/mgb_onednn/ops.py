@@ -117,5 +117,5 @@ def _writing(chain: Chain, output: Spec, order: Axes | None = None) -> Callable[
 
 
 def is_slow(chain: Chain) -> bool:
-    """Has the library nothing but its reference code?"""
+    """Return whether the library has nothing but its reference code."""
     return "ref" in chain.implementation

@@ -91,7 +91,7 @@ def pooling(
 
 
 def is_finite(x: Any) -> bool:
-    """Is every element of `x` finite? True only if so; False as well when the sum is too large.
+    """Return whether every element of `x` is finite; False as well when the sum is too large.
 
     The maxima of the library pass NaN over and begin at the lowest finite number; ours do not.
     """

@@ -37,7 +37,7 @@ def transposed(layout: Layout) -> Layout:
 
 
 def is_product(a: Layout, b: Layout) -> bool:
-    """Is ``a @ b`` a product of matrices, or of stacks of the same shape, and large enough?"""
+    """Return whether ``a @ b`` is a product of matrices, or of stacks of the same shape, and large enough."""
     stacks = a.shape[:-2], b.shape[:-2]
     if stacks[1] not in (stacks[0], ()) or math.prod(a.shape) * b.shape[-1] < SMALL:
         return False
@@ -45,7 +45,7 @@ def is_product(a: Layout, b: Layout) -> bool:
 
 
 def is_thin(a: Layout, b: Layout) -> bool:
-    """Is it one matrix times another, with few rows or columns and long sums?"""
+    """Return whether it is one matrix times another, with few rows or columns and long sums."""
     return len(a.shape) == len(b.shape) == 2 and min(a.shape[0], b.shape[1]) <= THIN < a.shape[1]
 
 

@@ -27,7 +27,7 @@ class Expansions:
 
     @staticmethod
     def has(call: Call) -> bool:
-        """Does ONNX define the operator of `call` by others?"""
+        """Return whether ONNX defines the operator of `call` by others."""
         schema = _schema(call.operator, None, call.domain)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 

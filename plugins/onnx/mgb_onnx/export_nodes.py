@@ -258,12 +258,12 @@ def one_folded(node: Node) -> bool:
 
 
 def one_sided(node: Node) -> bool:
-    """Does the slope broadcast to the other operand, not the other way?"""
+    """Return whether the slope broadcasts to the other operand, not the other way."""
     return bool(node.spec.shape == node.inputs[0].spec.shape)
 
 
 def has_windows(node: Node) -> bool:
-    """Are there images and channels to look at?"""
+    """Return whether there are images and channels to look at."""
     return all(i.spec.size for i in node.inputs)
 
 

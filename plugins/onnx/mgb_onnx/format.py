@@ -23,7 +23,7 @@ class Onnx(Format):
     name = "onnx"
 
     def recognizes(self, data: bytes) -> bool:
-        """Are the outermost fields, as far as the bytes go, those of a ModelProto?"""
+        """Return whether the outermost fields, as far as the bytes go, are those of a ModelProto."""
         place = 0
         while place < len(data):
             begin = place

@@ -159,7 +159,7 @@ def host_of(value: Value) -> Host:
 
 
 def is_known(value: Value) -> bool:
-    """Does `value` hold no Tensor, so that what depends on it can be worked out now?"""
+    """Return whether `value` holds no Tensor, so that what depends on it can be worked out now."""
     if isinstance(value, list | tuple):
         return all(map(is_known, value))
     return not isinstance(value, Tensor)

@@ -151,7 +151,7 @@ class Product:
         return Form(letters, tuple(whole), tiles or self.tiles or self.rule(values), self._is_wide(values))
 
     def _is_wide(self, values: Mapping[str, int]) -> bool:
-        """Are elements so far apart that their distance takes more than 32 bits?"""
+        """Return whether elements are so far apart that their distance takes more than 32 bits."""
         m, n, k = (values[size] for size in "mnk")
         far = [m * k, k * n, m * n]
         for name, _ in self.operands:
@@ -160,7 +160,7 @@ class Product:
         return max(far) >= 1 << 31
 
     def _is_long(self) -> bool:
-        """Does what follows the product take many registers for each element?"""
+        """Return whether what follows the product takes many registers for each element."""
         ops = [n.op.name for n in self.epilogue.nodes if n.op is not CONST]
         return len(ops) > LONG or not CALLS.isdisjoint(ops)
 

@@ -47,7 +47,7 @@ class Clock(Protocol):
 
 
 def is_on() -> bool:
-    """May variants be measured?"""
+    """Return whether variants may be measured."""
     return SETTING.on()
 
 

@@ -54,7 +54,7 @@ class Variant(Pattern):
         return self.online
 
     def is_flat(self, frame: Frame) -> bool:
-        """Has a tile one axis, along which nothing is folded? All loops are along it then."""
+        """Return whether a tile has one axis, along which nothing is folded. All loops are along it then."""
         return frame.flat and all(self.folded)
 
     @property

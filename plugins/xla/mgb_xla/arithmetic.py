@@ -91,7 +91,7 @@ def _signed(x: Value) -> bool:
 
 
 def _other_sign(rest: Value, b: Value) -> Value:
-    """Is there a remainder, and is its sign not that of the divisor?"""
+    """Return whether there is a remainder, and its sign is not that of the divisor."""
     zero = like(b, 0)
     return lax.bitwise_and(lax.ne(rest, zero), lax.bitwise_xor(lax.lt(rest, zero), lax.lt(b, zero)))
 

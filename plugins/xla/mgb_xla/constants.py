@@ -90,7 +90,7 @@ def _is_square(node: Node) -> bool:
 
 
 def _is_rest(node: Node) -> bool:
-    """Is it a product less what the product is rounded to? It must not share the multiplication."""
+    """Return whether it is a product less what it is rounded to; it must not share the multiplication."""
     *factors, other = node.inputs
     rounded = other.inputs[0] if other.op.name == "neg" else other
     return rounded.op.name == "mul" and set(rounded.inputs) == set(factors)

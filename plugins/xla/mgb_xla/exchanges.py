@@ -17,7 +17,7 @@ AXIS = "ranks"
 
 
 def anywhere(flag: Value) -> Value:
-    """Is it true on any device?"""
+    """Return whether it is true on any device."""
     return _summed(flag)
 
 

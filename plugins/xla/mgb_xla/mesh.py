@@ -83,7 +83,7 @@ def compiled(graph: Graph, options: dict[str, Any], size: int) -> Kernel:
 
 
 def _is_cut(graph: Graph, node: Node) -> bool:
-    """Is a part of it all that each device reads?"""
+    """Return whether a part of it is all that each device reads."""
     readers = graph.readers[node]
     cuts = [n.op.name == "mesh_part" and n.params["axis"] == 0 for n in readers]
     return bool(cuts) and all(cuts) and node not in graph.outputs

@@ -40,7 +40,7 @@ def like(x: Value, value: Any) -> Value:
 
 
 def is_float(x: Value) -> bool:
-    """Is it of a floating dtype, bfloat16 among them?"""
+    """Return whether it is of a floating dtype, bfloat16 among them."""
     return x.dtype.kind in "fV"
 
 

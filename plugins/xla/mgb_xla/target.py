@@ -41,7 +41,7 @@ def _flags() -> str:
 
 
 def donates() -> bool:
-    """May a result take the memory of a parameter that it replaces?"""
+    """Return whether a result may take the memory of a parameter that it replaces."""
     return DONATE.on()
 
 

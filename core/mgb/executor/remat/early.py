@@ -77,7 +77,7 @@ class _Early:
         return sorted(set(changed), reverse=True)
 
     def is_worth(self, step: int) -> bool:
-        """Can it run, and is less alive when it has?"""
+        """Return whether it can run, and is less alive when it has."""
         if self.done[step] or self.waits[step]:
             return False
         takes = self.takes(step)

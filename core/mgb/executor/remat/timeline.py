@@ -175,7 +175,7 @@ def _anew(node: Node) -> Node:
 
 
 def _is_bound(step: Step) -> bool:
-    """Is it a constant, which the program has before it runs?"""
+    """Return whether it is a constant, which the program has before it runs."""
     return not step.fused and step.graph.outputs[0].op in (CONST, NUMBER)
 
 
@@ -202,5 +202,5 @@ def _cost(step: Step, view: bool) -> float:
 
 
 def _computes(node: Node) -> bool:
-    """Does what it computes count beside what it moves?"""
+    """Return whether what it computes counts beside what it moves."""
     return node.op.kind is Kind.CONTRACT or node.op.cost is not None

@@ -49,7 +49,7 @@ class Lengths:
 
 
 def checker(sizes: Sizes) -> Callable[[Sequence[int]], bool]:
-    """Do other values for the letters of `sizes` meet its guards? A function that is fast."""
+    """Return whether other values for the letters of `sizes` meet its guards. A function that is fast."""
     names = "".join(f"s{i}, " for i in range(sizes.count))
     lines = ["def fits(values):", f"  ({names}) = values"]
     for number, (whole, part, function) in enumerate(sizes.quotients, sizes.count):
@@ -85,7 +85,7 @@ def unmet(sizes: Sizes, values: Sequence[int]) -> str | None:
 
 
 def is_sized(value: Any) -> bool:
-    """Is it a size, or something that holds one?"""
+    """Return whether it is a size, or something that holds one."""
     kind = type(value)
     if kind is tuple or kind is dict:
         return any(map(is_sized, value if kind is tuple else value.values()))
@@ -145,7 +145,7 @@ def key(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def same_shape(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Are two shapes equal? Lengths are compared only where there are as many."""
+    """Return whether two shapes are equal. Lengths are compared only where there are as many."""
     return len(one) == len(other) and one == other
 
 

@@ -130,7 +130,7 @@ class Sizes:
         return self.of((((self._numbers[key],), 1),))
 
     def asks(self, terms: Terms, relation: str) -> bool:
-        """Is the polynomial equal to 0 (``==``), or less (``<``)? Noted as a guard unless it is always so."""
+        """Return whether the polynomial is 0 (``==``) or less (``<``), a guard unless it always is."""
         known = self._is_zero(terms) if relation == "==" else self._is_negative(terms)
         if known is not None:
             return known

@@ -18,7 +18,7 @@ from ..record import Binding, End, External, FixedValue, LiveValue, Record
 
 
 def agree(general: Recorded, plain: Recorded) -> bool:
-    """Do both do the same ops with the same operands, leave the same effects, and give the same?"""
+    """Return whether both do the same ops on the same operands, with the same effects and results."""
     return _Agreement(general, plain).holds()
 
 
@@ -140,7 +140,7 @@ def _holds_body(value: Any) -> bool:
 
 
 def _is_same(one: Any, two: Any) -> bool:
-    """Are two values the same, as far as anybody can tell?"""
+    """Return whether two values are the same, as far as anybody can tell."""
     if one is two or (is_plain(two) and same(one, two)):
         return True
     if isinstance(two, np.ndarray):

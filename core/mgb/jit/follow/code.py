@@ -91,7 +91,7 @@ def with_hooks(
 
 
 def is_marked(code: CodeType) -> bool:
-    """Are there marks in it, or in a function inside?"""
+    """Return whether there are marks in it, or in a function inside."""
     return not set(MARKS).isdisjoint(c for c in code.co_consts if type(c) is str) or any(
         map(is_marked, codes_in(code))
     )
@@ -131,7 +131,7 @@ def _made_of(text: str, code: CodeType, module: Mapping[str, Any]) -> CodeType |
 
 
 def _is_like(made: CodeType, code: CodeType) -> bool:
-    """Do they differ in nothing but hooks, as far as can be seen, and so do all functions in them?"""
+    """Return whether they, and all functions in them, differ in nothing but hooks."""
     inner = codes_in(made), codes_in(code)
     return (
         all(getattr(made, name) == getattr(code, name) for name in _KEPT)

@@ -194,7 +194,7 @@ def _alone(leaves: Sequence[Any]) -> list[Any]:
 
 
 def _is_librarys(frame: FrameType) -> bool:
-    """Is it code of a library, also that which `dataclass` has made for it?"""
+    """Return whether it is code of a library, also that which `dataclass` has made for it."""
     is_made = frame.f_code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
     return is_made or pure.is_librarys(frame.f_code)
 

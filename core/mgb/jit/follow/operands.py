@@ -69,7 +69,7 @@ Measure = Callable[[Any], Any]
 
 
 def is_users(function: Any) -> bool:
-    """Is it a function in Python, and none of mgb, NumPy, a plugin or Python's library?"""
+    """Return whether it is a function in Python, and none of mgb, NumPy, a plugin or Python's library."""
     if type(function) is not FunctionType or not known.is_users(function):
         return False
     file = function.__code__.co_filename
@@ -153,7 +153,7 @@ def _plain(value: Any, rule: Callable[[Scalar], Any]) -> Any:
 
 
 def _consumes(callee: Any) -> bool:
-    """Does it go through an iterator that it is given, and keep none?"""
+    """Return whether it goes through an iterator that it is given, and keeps none."""
     if any(callee is kind for kind in _CONSUMING) or getattr(callee, "__name__", "") in ("join", "fromkeys"):
         return True
     return known.top_of(callee) in ("numpy", "math", "statistics")
@@ -183,7 +183,7 @@ def _is_operator(callee: Any) -> bool:
 
 
 def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
-    """Does it ask numbers for what it wants of them? What it writes is undone at the end."""
+    """Return whether it asks numbers for what it wants of them. What it writes is undone at the end."""
     if type(callee) is FunctionType:
         return is_users(callee)
     if issubclass(type(callee), type) and known.is_heap(callee):
@@ -198,5 +198,5 @@ def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
 
 
 def is_of_mgb(function: Any) -> bool:
-    """Is it a function in Python of mgb's own?"""
+    """Return whether it is a function in Python of mgb's own."""
     return type(function) is FunctionType and function.__code__.co_filename.startswith(PACKAGE)

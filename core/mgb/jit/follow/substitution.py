@@ -180,7 +180,7 @@ def _shared(waiting: list[Any]) -> set[int]:
 
 
 def _has(source: Source, leaves: Sequence[Any]) -> bool:
-    """Is it a location of its own, and no attribute of a class that an object shows?"""
+    """Return whether it is a location of its own, and no attribute of a class that an object shows."""
     if not is_writable(source, leaves) or (isinstance(source, Item) and isinstance(source.of, Result)):
         return False
     if not isinstance(source, Attribute):
@@ -191,7 +191,7 @@ def _has(source: Source, leaves: Sequence[Any]) -> bool:
 
 
 def _is_mgbs(source: Source, leaves: Sequence[Any]) -> bool:
-    """May code of mgb's read it?"""
+    """Return whether code of mgb may read it."""
     holder = try_read(source.of, leaves) if isinstance(source, Attribute) else None
     if isinstance(holder, Tensor):
         return True

@@ -192,7 +192,7 @@ class SameNamespace:
 
 
 def _is_own(module: ModuleType) -> bool:
-    """Is it a module of a user's, which nobody has installed?"""
+    """Return whether it is a module of a user's, which nobody has installed."""
     file = vars(module).get("__file__") or ""
     return not pure.is_library(module.__name__) and not (isinstance(file, str) and is_installed(file))
 

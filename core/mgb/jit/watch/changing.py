@@ -60,7 +60,7 @@ class Changing:
     # Tensors
 
     def is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
-        """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
+        """Return whether `tensor`, found at `source`, is another one from call to call, and nowhere else."""
         if known is None and (source in self.follows or is_in_argument(source)):
             if isinstance(source, Attribute) and not self._is_own(source):
                 return False
@@ -72,7 +72,7 @@ class Changing:
         return self.path_to(tensor) == source
 
     def _is_own(self, source: Attribute) -> bool:
-        """Does an object have the attribute itself? If its class has one, too, it has to keep it."""
+        """Return whether an object has the attribute itself. If its class has one, too, it has to keep it."""
         holder = source.of.read(self._leaves)
         guard = own_guard(source, holder)
         if guard is not None:

@@ -57,7 +57,7 @@ def methods_of(kind: type) -> tuple[Any, ...]:
 
 
 def _is_called(raw: Any) -> bool:
-    """Does Python call it where its name is asked for, or its value?"""
+    """Return whether Python calls it where its name is asked for, or its value."""
     return isinstance(raw, METHODS) or (hasattr(type(raw), "__get__") and not isinstance(raw, _SLOTS))
 
 

@@ -23,7 +23,7 @@ def _made() -> type:
 
 
 def _tells(offset: int) -> bool:
-    """Is there another number after each change, the same while there is none, and one of its own?"""
+    """Return whether each change gives another number, which is its own."""
     kinds = [_made() for _ in range(3)]
     seen: list[int] = []
     for kind in kinds:

@@ -40,7 +40,7 @@ def _key_at(steps: Sequence[dis.Instruction], index: int) -> tuple[Any] | None:
 
 
 def _is_of(step: dis.Instruction, name: str) -> bool:
-    """Does an instruction have to do with the variable `name`?"""
+    """Return whether an instruction has to do with the variable `name`."""
     if "FAST" not in step.opname and step.opname not in ("LOAD_CLOSURE", "LOAD_DEREF"):
         return False
     return name == step.argval or (isinstance(step.argval, tuple) and name in step.argval)

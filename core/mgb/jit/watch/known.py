@@ -86,7 +86,7 @@ def _is_in_trusted_file(file: str) -> bool:
 
 
 def is_trusted(code: CodeType) -> bool:
-    """Is it taken as a pure function of its arguments?"""
+    """Return whether it is taken as a pure function of its arguments."""
     if code is SHOWS_WARNING:
         return False
     return _is_in_trusted_file(code.co_filename) or is_made_by_library(code)
@@ -101,19 +101,19 @@ _MADE = (
 
 
 def is_made_by_library(code: CodeType) -> bool:
-    """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
+    """Return whether it is a method that `dataclass` or `namedtuple` made, or what `singledispatch` did."""
     if code.co_filename == "<string>":
         return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_names == ("_tuple_new",)
     return code.co_qualname.startswith(_MADE) and is_python(code.co_filename)
 
 
 def reads_elsewhere(kind: type) -> bool:
-    """Is it a class of a module in Python that keeps state where no guard sees it?"""
+    """Return whether it is a class of a module in Python that keeps state where no guard sees it."""
     return any(top_of(base) in _STATEFUL and is_library(base.__module__) for base in kind.__mro__)
 
 
 def is_users(function: Any) -> bool:
-    """Is it a function in Python that is watched when it runs?"""
+    """Return whether it is a function in Python that is watched when it runs."""
     return isinstance(function, FunctionType) and not is_trusted(function.__code__)
 
 
@@ -126,7 +126,7 @@ def top_of(thing: Any) -> str:
 
 
 def is_pure_library(kind: type) -> bool:
-    """Is it a class of Python's library whose methods are not watched?"""
+    """Return whether it is a class of Python's library whose methods are not watched."""
     return top_of(kind) in _LIBRARY and is_library(kind.__module__)
 
 
@@ -157,17 +157,17 @@ def added_classes(kind: type) -> tuple[type, ...]:
 
 
 def is_trusted_holder(value: Any) -> bool:
-    """Is it a holder by a class of mgb, whose methods are not watched?"""
+    """Return whether it is a holder by a class of mgb, whose methods are not watched."""
     return trusted_base(type(value)) is not None
 
 
 def is_heap(kind: type) -> bool:
-    """Was the class made by Python code, and may be changed? What is followed is a number like any other."""
+    """Return whether the class was made by Python code and may be changed; followed numbers count too."""
     return kind not in FOLLOWED and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
 
 
 def is_note(kind: type, name: str) -> bool:
-    """Is it an attribute of a class of Tensors that no op depends on, so that no Tensor tells of it?"""
+    """Return whether no op depends on this attribute of a class of Tensors, so that none reports it."""
     _, owner = lookup(kind, name)
     return owner is None or owner.__module__ != Tensor.__module__ or name in NOTES
 
@@ -192,7 +192,7 @@ def attributes_of(thing: Any) -> dict[str, Any]:
 
 
 def is_empty(held: Any) -> bool:
-    """Has the variable that a cell stands for no value?"""
+    """Return whether the variable of a cell has no value."""
     try:
         held.cell_contents  # noqa: B018
     except ValueError:

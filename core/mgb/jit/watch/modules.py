@@ -65,7 +65,7 @@ class Modules:
             self._look_up(names.keys)
 
     def asks(self, code: CodeType) -> bool:
-        """Does it look up what is given to it?"""
+        """Return whether it looks up what is given to it."""
         return code in self._asked
 
     def given(self, code: CodeType, frame: FrameType) -> None:

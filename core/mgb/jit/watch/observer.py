@@ -103,7 +103,7 @@ class Observer:
 
     @property
     def makes(self) -> Callable[[Any], bool]:
-        """Did the body make this Tensor? Who records the ops knows."""
+        """Return whether the body made this Tensor. Who records the ops knows."""
         return self.walk.makes
 
     @makes.setter
@@ -115,7 +115,7 @@ class Observer:
         return self.walk.where(value)
 
     def is_made(self, value: Any) -> bool:
-        """Was it made during this call?"""
+        """Return whether it was made during this call."""
         if self.walk.where(value) is not None:
             return False
         stays = isinstance(value, type) or callable(value) or _is_held(value)
@@ -185,11 +185,11 @@ class Observer:
         self.walk.number_owners.add(id(getattr(read, "__self__", None)))
 
     def can_write(self, value: Any) -> bool:
-        """May a call that skips the body write it? Plain values follow from the guards."""
+        """Return whether a call that skips the body may write it. Plain values follow from the guards."""
         return is_plain(value) and not self.refuses
 
     def follows_array(self, leaf: Any) -> bool:
-        """May an array among the arguments hold other values, unless the body looks at them?"""
+        """Return whether an array among the arguments may hold other values, which the body ignores."""
         return False
 
     def undo(self) -> None:
@@ -306,7 +306,7 @@ def _beginning(function: Any) -> tuple[str, int]:
 
 
 def _is_held(value: Any) -> bool:
-    """Is it a member of an enumeration, or a module?"""
+    """Return whether it is a member of an enumeration, or a module."""
     return isinstance(value, ModuleType) or hasattr(type(value), "__members__")
 
 

@@ -15,7 +15,7 @@ class Modules(Protocol):
     """Lookups in ``sys.modules``, see `modules.Modules`."""
 
     def asks(self, code: CodeType) -> bool:
-        """Does it look up what is given to it?"""
+        """Return whether it looks up what is given to it."""
 
     def given(self, code: CodeType, frame: FrameType) -> None:
         """`code` starts as `frame`."""
@@ -100,7 +100,7 @@ class Walk(Protocol):
         """All that stands in a holder may be read."""
 
     def has_run(self, code: Any, space: dict[str, Any]) -> bool:
-        """Has it started before, with these globals?"""
+        """Return whether it has started before, with these globals."""
 
     def starts(self, code: Any, space: dict[str, Any]) -> bool:
         """`code` starts; False: nothing has led to it."""
@@ -181,7 +181,7 @@ class Watcher(Protocol):
         """Did the body make this Tensor?"""
 
     def can_write(self, value: Any) -> bool:
-        """May a call that skips the body write it, which is no Tensor?"""
+        """Return whether a call that skips the body may write it, which is no Tensor."""
 
     def known(self, value: Any) -> Source | None:
         """Where it was found."""

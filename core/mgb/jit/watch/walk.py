@@ -299,7 +299,7 @@ class Walk:
         return code in self._functions or code in self._inner
 
     def has_run(self, code: CodeType, space: dict[str, Any]) -> bool:
-        """Has it started before, with these globals?"""
+        """Return whether it has started before, with these globals."""
         return (code, id(space)) in self._ran
 
     def _note_writes(self, code: CodeType, names: Names) -> None:

@@ -112,7 +112,7 @@ def _is_same(now: Any, old: Any) -> bool:
 
 
 def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
-    """Can a call that skips the body write `value` at `source`?"""
+    """Return whether a call that skips the body can write `value` at `source`."""
     if not _can_make(observer, value) or not _is_plain_write(observer, source):
         return False
     if not observer.walk.may_follow and type(value) in FOLLOWED and _is_read(observer, source):
@@ -124,7 +124,7 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
 
 
 def _can_make(observer: Watcher, value: Any) -> bool:
-    """Can a call that skips the body make it?"""
+    """Return whether a call that skips the body can make it."""
     if not observer.writing.has_effects:
         return False
     if type(value) is Tensor:
@@ -135,20 +135,20 @@ def _can_make(observer: Watcher, value: Any) -> bool:
 
 
 def _is_named(observer: Watcher, tensor: Tensor) -> bool:
-    """Was it found where the body can name it, as no argument?"""
+    """Return whether it was found where the body can name it, as no argument."""
     source = observer.known(tensor)
     return source is not None and not is_in_argument(source)
 
 
 def _cannot_change(value: Any) -> bool:
-    """Can nobody have changed it before something else took its place?"""
+    """Return whether nobody can have changed it before something else took its place."""
     if type(value) is tuple:
         return all(map(_cannot_change, value))
     return is_plain(value) or type(value) is Tensor
 
 
 def _is_plain_write(observer: Watcher, source: Source) -> bool:
-    """Is to write at `source` all that a body does which writes there?"""
+    """Return whether a body that writes at `source` does nothing else there."""
     if not isinstance(source, Item | Attribute):
         return isinstance(source, Global | Cell)
     holder = try_read(source.of, observer.leaves)
@@ -166,7 +166,7 @@ def _is_plain_write(observer: Watcher, source: Source) -> bool:
 
 
 def _is_read(observer: Watcher, source: Source) -> bool:
-    """May what stands there be read?"""
+    """Return whether what stands there may be read."""
     name = getattr(source, "name", None)
     return name is None or name in observer.walk.loaded or observer.walk.is_wild
 
@@ -203,7 +203,7 @@ def _added(observer: Watcher, guard: Guard) -> list[tuple[Source, Any]] | None:
 
 
 def _appends(observer: Watcher, guard: Guard) -> bool:
-    """Is all that was done with a list at a name that something was appended? Then that is an effect."""
+    """Return whether a list at a name was only appended to, which is an effect."""
     source, walk = guard.source, observer.walk
     if guard.test not in ("length", "items") or not _is_only_appended_to(observer, source):
         return False
@@ -226,7 +226,7 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
 
 
 def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
-    """Does code at most append to what stands at `source`, a name or an element of what stands at one?"""
+    """Return whether code at most appends to what stands at `source`, a name or an element of one."""
     walk, path = observer.walk, [source]
     if walk.is_wild or "__self__" in walk.loaded:
         return False

@@ -29,7 +29,7 @@ from ..primitives import (
 
 
 def rounds_twice(node: Node) -> bool:
-    """Is it a cast to 16 bits that float32 rounds, too?"""
+    """Return whether it is a cast to 16 bits that float32 rounds, too."""
     if node.op is not CAST or node.spec.dtype not in dtypes.HALVES:
         return False
     return _is_longer(node.inputs[0].spec.dtype)

@@ -152,7 +152,7 @@ attention_grad = declare(
 
 
 def is_served(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Do the operands fit each other, and does a library take `attention` of them?"""
+    """Return whether the operands fit each other, and a library takes `attention` of them."""
     specs = [Spec(t.shape, t.dtype, t._device) for t in (q, k, v)]
     op = op_of(attention)
     try:

@@ -87,7 +87,7 @@ class Geometries(Variants):
         return found
 
     def tells(self, name: str, function: Any) -> bool:
-        """Is this the function that a geometry was chosen for?"""
+        """Return whether this is the function that a geometry was chosen for."""
         return True
 
     @pytest.mark.parametrize("function", [total, softmax, normalise], ids=lambda f: f.__name__)

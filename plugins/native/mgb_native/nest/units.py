@@ -181,7 +181,7 @@ class Units:
         return names
 
     def is_fixed(self, node: Node, names: Names) -> bool:
-        """Is it among what is the same in every turn, which has `names`?"""
+        """Return whether it is among what is the same in every turn, which has `names`."""
         return node in names or (node.op is CONST and node not in self.frame.source_of)
 
     def rows_of_tables(self, fixed: Names, count: str) -> list[tuple[Node, Operand, Access | None, str]]:

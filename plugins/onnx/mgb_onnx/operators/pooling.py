@@ -103,7 +103,7 @@ class Windows:
         return out
 
     def fits_op(self, ndim: int) -> bool:
-        """Is it what the pooling ops of mgb do: two axes, even padding, no gaps?"""
+        """Return whether it is what the pooling ops of mgb do: two axes, even padding, no gaps."""
         even = self.edges == self.padded and all(
             a == b and 2 * a <= k for (a, b), k in zip(self.edges, self.kernel)
         )
