@@ -52,7 +52,10 @@ def best_other(name: str) -> str | None:
 
 
 def lines(name: str) -> Iterator[str]:
-    """A table: each case with the median of `name`, of EAGER and of the best other one, in microseconds."""
+    """Yield a table.
+
+    Each case with the median of `name`, of EAGER and of the best other one, in microseconds.
+    """
     name = name.lower()
     other = best_other(name)
     contestants = list(dict.fromkeys([name, "eager", *([other] if other else [])]))

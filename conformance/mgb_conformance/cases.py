@@ -142,7 +142,10 @@ def elementwise() -> tuple[tuple[str, str], ...]:
 
 
 def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
-    """The dtypes of the op's operands when it computes in `dtype`, bool apart; empty when it never does."""
+    """Return the dtypes of the op's operands when it computes in `dtype`, bool apart.
+
+    Empty when it never does.
+    """
     wanted = dtypes.as_dtype(dtype)
     try:
         given = (wanted,) * arity(op)

@@ -102,7 +102,10 @@ class Driver:
         return [place.get(array) for _, array in out]
 
     def fill(self, kernel: Kernel, graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs of a kernel of `graph`, with nothing around them; for several threads at once."""
+        """Return the outputs of a kernel of `graph`, with nothing around them.
+
+        For several threads at once.
+        """
         out = tuple(guarded(o.spec.shape, o.spec.dtype, self.place)[1] for o in graph.outputs)
         self._tell("run", graph)
         kernel.run(*map(self.place.put, arrays), out=out)
@@ -132,7 +135,10 @@ class Driver:
         return found
 
     def at_once(self, kernel: Kernel, graph: Graph, arrays: Sequence[Any], step: int) -> list[np.ndarray]:
-        """Every `step`-th element of the outputs, as it is when the kernel returns; `FILL` if unwritten."""
+        """Return every `step`-th element of the outputs, as it is when the kernel returns.
+
+        `FILL` if unwritten.
+        """
         out = tuple(guarded(o.spec.shape, o.spec.dtype, self.place)[1].reshape(-1) for o in graph.outputs)
         shaped = tuple(a.reshape(o.spec.shape) for a, o in zip(out, graph.outputs, strict=True))
         self._tell("run", graph)

@@ -99,7 +99,7 @@ def _takes(op: Op, spec: Spec) -> bool:
 
 
 def not_compiled(driver: Driver, dtype: str) -> str | None:
-    """Why no program with values of `dtype` is compiled and run by the backend; None when one is."""
+    """Return why no program with values of `dtype` is compiled and run by the backend; None when one is."""
     reasons: dict[str, None] = {}
     for function, arrays in _programs(dtype, driver.backend.traits):
         reason = _run(driver, function, arrays)

@@ -211,7 +211,7 @@ def _meaning(node: Node) -> Callable[..., np.ndarray]:
 
 
 def _moved(run: Callable[..., Any], out: Any, values: list[Any], i: int, error: np.ndarray) -> np.ndarray:
-    """How far `run` moves when operand `i` moves by `error`, up or down."""
+    """Return how far `run` moves when operand `i` moves by `error`, up or down."""
     worst = np.zeros(out.shape)
     for sign in (1, -1):
         moved = run(*values[:i], _step(values[i], error, sign), *values[i + 1 :])

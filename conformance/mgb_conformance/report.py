@@ -19,7 +19,10 @@ SHOWN = "kinds dtypes devices scope specialize strided max_inputs ieee api_versi
 
 
 def short_id(nodeid: str) -> str:
-    """A test's name without the file it was collected through: ``TestCasts::test_bitcast[int32-float32]``."""
+    """Return a test's name without the file it was collected through.
+
+    ``TestCasts::test_bitcast[int32-float32]``.
+    """
     return nodeid.partition("::")[2]
 
 

@@ -266,7 +266,10 @@ class RNG:
         return cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32)
 
     def permutation(self, n: int | Tensor, *, dtype: Any = "int32") -> Tensor:
-        """The integers below `n` in random order, as `dtype`; or a Tensor, its first axis in such order."""
+        """Return the integers below `n` in random order, as `dtype`.
+
+        Or a Tensor, its first axis in such order.
+        """
         if isinstance(n, Tensor):
             return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
         order, wanted = (

@@ -137,7 +137,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether the mark is passed."""
+        """Return whether the mark is passed."""
         return all(is_done() for is_done in self._before)
 
 

@@ -55,7 +55,10 @@ def _parameters(function: Any) -> list[str] | None:
 
 
 def _told(text: str) -> list[str] | None:
-    """The parameters in the first line of a compiled function's text: ``name(self, axis=None) -> array``."""
+    """Return the parameters in the first line of a compiled function's text.
+
+    ``name(self, axis=None) -> array``.
+    """
     head = re.match(r"[\w.]+\((.*?)\)( ->|$)", text.partition("\n")[0])
     if head is None:
         return None

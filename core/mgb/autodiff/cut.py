@@ -26,7 +26,10 @@ _SOURCE, _SINK = 0, 1
 
 
 def depending_on(nodes: Iterable[Node], roots: Collection[Node]) -> set[Node]:
-    """Those of `nodes`, each after what it reads, that read one of `roots`; with the roots themselves."""
+    """Return those of `nodes`, each after what it reads, that read one of `roots`.
+
+    With the roots themselves.
+    """
     found = set(roots)
     for node in nodes:
         if not found.isdisjoint(node.inputs):

@@ -49,7 +49,10 @@ class Function(ABC):
 
     @abstractmethod
     def backward(self, *output_grads: Any) -> Tensor | Sequence[Tensor | None] | None:
-        """The gradient of each input, None where there is none; it gets None for outputs without use."""
+        """Return the gradient of each input, None where there is none.
+
+        It gets None for outputs without use.
+        """
 
     def __call__(self, *inputs: Tensor) -> Any:
         for tensor in inputs:

@@ -177,7 +177,7 @@ def load_backend(name: str) -> Backend:
 
 
 def _problem(backend: Backend) -> str:
-    """Why `backend` cannot run here; empty when it can."""
+    """Return why `backend` cannot run here; empty when it can."""
     return answer(backend, "probe", (str, NoneType)) or ""
 
 
@@ -439,7 +439,10 @@ def _turn(backend: Backend) -> tuple[int, bool, str]:
 
 
 def _best(device_type: str) -> Backend:
-    """The first in the order of `_turn` that runs; those behind it are not asked whether they would."""
+    """Return the first in the order of `_turn` that runs.
+
+    Those behind it are not asked whether they would.
+    """
     serving = []
     for name in installed():
         try:

@@ -76,7 +76,7 @@ class Pass:
 
     @property
     def is_for_chunks(self) -> bool:
-        """Whether it is needed only where several share a row."""
+        """Return whether it is needed only where several share a row."""
         return not (self.stores or self.folds)
 
 

@@ -113,7 +113,7 @@ class Communicator(ABC):
     extends: str = ""
 
     def probe(self) -> str | None:
-        """Why it cannot run here, with the command that mends it; None when it can."""
+        """Return why it cannot run here, with the command that mends it; None when it can."""
         return None
 
     def command(self, number: int, program: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:

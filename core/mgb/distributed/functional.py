@@ -89,7 +89,10 @@ def gather(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: i
 
 
 def scatter(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
-    """The rank's part of the root's Tensor, along `axis`; the others give one of its shape and dtype."""
+    """Return the rank's part of the root's Tensor, along `axis`.
+
+    The others give one of its shape and dtype.
+    """
     return _along(collective.scatter, inp, group, device, axis)
 
 

@@ -24,7 +24,10 @@ def by_element(steps: Sequence[Step]) -> bool:
 
 
 def blocks(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """The turns of each block, of which all are done before those of the next; one, if that is of no use."""
+    """Return the turns of each block, of which all are done before those of the next.
+
+    One, if that is of no use.
+    """
     arrays = {a.ctypes.data: a for turn in turns for phase in turn.arrays for a in phase}
     shapes = [a.shape for a in arrays.values()]
     shape: tuple[int, ...] = max(shapes, key=lambda s: (len(s), math.prod(s)))

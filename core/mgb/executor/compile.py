@@ -141,7 +141,7 @@ def assemble(
 
 
 def _guards(graph: Graph, is_inside: bool) -> Callable[[Sequence[int]], bool]:
-    """Return whether a decision holds for arguments of other lengths. What is inside of a loop asks nobody."""
+    """Return whether a decision holds for arguments of other lengths; nothing in a loop is asked."""
     sizes = graph.sizes
     if sizes is None or is_inside:
         return lambda values: True  # they are none of its business, or guards of the whole program
@@ -233,7 +233,10 @@ def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Ste
 
 
 def _given_to(backend: Backend, step: Step, options: Options) -> Step:
-    """A group that `backend` compiles; with fast math 16-bit floats keep the digits of float32 in it."""
+    """Return a group that `backend` compiles.
+
+    With fast math 16-bit floats keep the digits of float32 in it.
+    """
     graph = passes.widen(step.graph, rounds=False) if options.fast_math else step.graph
     return replace(step, graph=graph, backend=backend.name)
 

@@ -181,7 +181,7 @@ class _Finder:
             self.kept.add(old)
 
     def _is_free(self, old: Node | None, value: Node, part: Part) -> bool:
-        """May `value` be written where it belongs as soon as it is computed: is `old` read there no more?
+        """Return whether `value` may be written where it belongs at once: `old` is not read there later.
 
         Nobody else may want `value`: what is assigned next may take the memory.
         """
@@ -276,7 +276,7 @@ def fill_rest(window: Window, shape: Shape, at: At) -> Callable[[Any, Any], None
 
 
 def _is_written(call: Call, value: Node) -> bool:
-    """Is `value` written where its call is told to: by a kernel, or by an op that puts its operands there?"""
+    """Return whether a kernel, or an op that puts its operands there, writes `value` to a given place."""
     if call.kernel is not None:
         return not call.hands_over and all(value.spec.shape)
     return call.steps[0].graph.outputs[0].op.parts is not None and all(value.spec.shape)

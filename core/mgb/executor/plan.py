@@ -88,7 +88,7 @@ class MemoryPlan:
         return frozenset(place.update for place in self.places.values() if place.update is not None)
 
     def packed(self, at: Callable[[Any], Any]) -> tuple[list[int], int]:
-        """Where `temporaries` lie in the arena for other lengths, and how large that is."""
+        """Return where `temporaries` lie in the arena for other lengths, and how large that is."""
         specs = ((interval, n.spec) for n, interval in self.intervals.items())
         return pack([(*i, math.prod(at(spec.shape)) * spec.dtype.itemsize) for i, spec in specs])
 
@@ -219,7 +219,10 @@ class _Lives:
         return self.memory_of.get(node, frozenset())
 
     def ends(self, owner: Node) -> int:
-        """The last call that needs the memory of `owner`; one past the last call when it is returned."""
+        """Return the last call that needs the memory of `owner`.
+
+        One past the last call when it is returned.
+        """
         if owner in self.returned:
             return len(self.calls)
         readers = self.readers.get(owner)

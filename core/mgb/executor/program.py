@@ -67,7 +67,7 @@ class Program:
 
     @property
     def is_resizable(self) -> bool:
-        """Whether it may serve other lengths."""
+        """Return whether it may serve other lengths."""
         return self._fits is not None
 
     def resized(self, values: Sequence[int]) -> Program | None:
@@ -111,7 +111,7 @@ class Program:
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """Where results lie."""
+        """Return where results lie."""
         return self._stages.memory_plan
 
     @property

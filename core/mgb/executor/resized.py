@@ -51,7 +51,10 @@ class Resizer:
         self._steps: dict[int, Step] = {}
 
     def node(self, node: Node) -> Node:
-        """The copy of a node whose inputs are known, or has none; the node itself if nothing differs."""
+        """Return the copy of a node whose inputs are known, or has none.
+
+        The node itself if nothing differs.
+        """
         found = self._nodes.get(node)
         if found is None:
             inputs, new = tuple([self.node(i) for i in node.inputs]), resized(node, self._at)

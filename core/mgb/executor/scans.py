@@ -147,7 +147,7 @@ class Scan:
     def places(
         self, out: Arrays, rooms: Sequence[Sequence[Any]]
     ) -> tuple[list[list[Any]], list[tuple[int, Carried]]]:
-        """Where what is carried goes round, and the results that are copied in the end."""
+        """Return where what is carried goes round, and the results that are copied in the end."""
         found, missing = self.slots
         made = []
         for root, taken in enumerate(found):

@@ -44,12 +44,12 @@ class Call:
 
     @cached_property
     def hands_over(self) -> bool:
-        """Whether its results come in memory that `kernel` has got."""
+        """Return whether its results come in memory that `kernel` has got."""
         return self.kernel is not None and self.kernel.results is not None
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether it is one kernel of a backend, which writes where it is told to."""
+        """Return whether it is one kernel of a backend, which writes where it is told to."""
         one = len(self.steps) == 1 and self.steps[0].fused
         return self.kernel is not None and not self.hands_over and one
 

@@ -84,7 +84,7 @@ class Value:
 
 
 def lying(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Where arrays lie, and how."""
+    """Return where arrays lie, and how."""
     return tuple((a.__array_interface__["data"][0], a.strides) for a in arrays)
 
 
@@ -308,7 +308,7 @@ class _Writing:
             self.move(node, operands, self.places[value], value in self.kept)
 
     def operand(self, node: Node) -> Value:
-        """Where the value of a node lies; a constant is made."""
+        """Return where the value of a node lies; a constant is made."""
         if node not in self.values:
             if node.op not in (CONST, NUMBER):
                 raise Unfit

@@ -95,7 +95,10 @@ class Writer:
         self.lines += self.pending.glance(call)
 
     def rows(self, calls: Sequence[Call]) -> list[list[int]]:
-        """The numbers of the calls; single kernels in a row, which a backend may start at once, together."""
+        """Return the numbers of the calls.
+
+        Single kernels in a row, which a backend may start at once, together.
+        """
         rows: list[list[int]] = []
         before: str | None = None
         parts = parted(calls)

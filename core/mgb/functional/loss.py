@@ -73,7 +73,10 @@ def _wide(x: Any) -> Any:
 
 
 def _float_of(x: Any) -> list[np.dtype[Any]]:
-    """The dtype of a Tensor, or of the one that an array or a list makes; empty where that is not a float."""
+    """Return the dtype of a Tensor, or of the one that an array or a list makes.
+
+    Empty where that is not a float.
+    """
     if isinstance(x, Tensor):
         dtype = x.dtype
     elif isinstance(x, np.ndarray | list):

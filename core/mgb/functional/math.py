@@ -82,7 +82,10 @@ def _variance(x: Tensor, *, axis: tuple[int, ...]) -> Tensor:
 
 
 def _root(x: Tensor, degree: float = 2) -> Tensor:
-    """The root of numbers that are not negative; its slope at 0 counts as 0, as that of what is inside."""
+    """Return the root of numbers that are not negative.
+
+    Its slope at 0 counts as 0, as that of what is inside.
+    """
     zero = eq(x, 0)
     inside = where(zero, 1, x)
     return where(zero, x, sqrt(inside) if degree == 2 else inside ** (1.0 / degree))
@@ -141,7 +144,7 @@ def _truth(x: Tensor) -> Tensor:
 
 
 def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Where the greatest element over `axis` stands: the first of them, or the first NaN.
+    """Return where the greatest element over `axis` stands: the first of them, or the first NaN.
 
     That is int32, or int64 among more than 2**31 elements.
 
@@ -168,7 +171,7 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Where the least element over `axis` stands; see `argmax`.
+    """Return where the least element over `axis` stands; see `argmax`.
 
     Examples
     --------

@@ -73,7 +73,10 @@ class _Normalize(Function):
         return [_narrow(inner * scale, self.x), *grads]
 
     def _moments(self) -> tuple[Tensor | None, Tensor, Tensor]:
-        """The mean, the deviation from it, and the biased variance; of `x`, so `backward` has them too."""
+        """Return the mean, the deviation from it, and the biased variance.
+
+        Of `x`, so `backward` has them too.
+        """
         x = _wide(self.x)
         mean = average(x, self.axis) if self.centred else None
         deviation = x if mean is None else x - mean

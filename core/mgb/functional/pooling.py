@@ -104,7 +104,10 @@ def adaptive_max_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
 
 
 def _windows(lengths: tuple[int, int], counts: tuple[int, int]) -> tuple[Any, Any]:
-    """The rows and the columns of each window; those of short ones stand more than once at their end."""
+    """Return the rows and the columns of each window.
+
+    Those of short ones stand more than once at their end.
+    """
     places = []
     for length, count in zip(lengths, counts):
         begin = [i * length // count for i in range(count)]

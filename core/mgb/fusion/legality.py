@@ -59,7 +59,7 @@ DEFAULT = FusionConfig()
 
 
 def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str | None:
-    """Why a backend with these traits cannot have `node` in a group; None when it can."""
+    """Return why a backend with these traits cannot have `node` in a group; None when it can."""
     kind = node.op.kind
     if kind is Kind.LEAF:
         return "is not a computation"
@@ -204,7 +204,7 @@ def before_product(first: Group, then: Group, side: int, nodes: Iterable[Node]) 
 
 
 def _apart(first: Group, then: Group) -> str | None:
-    """Why two groups cannot be one, whatever their domains."""
+    """Return why two groups cannot be one, whatever their domains."""
     if first.device != then.device:
         return f"{first.device} and {then.device} are different devices"
     if first.product and then.product:

@@ -224,7 +224,7 @@ class _Splitter:
         return found
 
     def _cuts(self, value: Tensor, shape: Shape) -> list[tuple[Any, ...]]:
-        """Where `value`, which broadcasts to `shape`, is cut along each axis of it."""
+        """Return where `value`, which broadcasts to `shape`, is cut along each axis of it."""
         pieces, lead = self.of(value), len(shape) - value.ndim
         found: list[tuple[Any, ...]] = [(0, length) for length in shape]
         for a, own in enumerate(pieces.cuts if pieces else ()):
@@ -253,7 +253,10 @@ class _Splitter:
         return self.made[name]
 
     def _inside(self, value: Tensor, ranges: Sequence[Range]) -> tuple[Tensor, list[Range]] | None:
-        """The piece of `value` that has these ranges, and where they are in it; None where several have."""
+        """Return the piece of `value` that has these ranges, and where they are in it.
+
+        None where several have.
+        """
         pieces = self.of(value)
         if pieces is None:
             return None

@@ -107,7 +107,10 @@ def _costs(
 
 
 def _cuts(ops: Sequence[int], costs: Sequence[float], size: int, largest: int) -> list[int]:
-    """Where to cut, by the ops before each place; where no cut of a window pays, a later window is taken."""
+    """Return where to cut, by the ops before each place.
+
+    Where no cut of a window pays, a later window is taken.
+    """
     cuts: list[int] = []
     begin, least, most = 0, largest // 2, largest
     while ops[-1] - ops[begin] > most:

@@ -49,7 +49,7 @@ class Product:
 
 
 def refusal(traits: Traits, node: Node) -> str | None:
-    """Why a contraction may be no part of a group of one domain; None when it may."""
+    """Return why a contraction may be no part of a group of one domain; None when it may."""
     if node.op is not MATMUL:
         return f"is of kind {node.op.kind.value}"
     if any(i.spec.ndim != 2 for i in node.inputs):

@@ -51,7 +51,7 @@ class Step:
 
 
 def is_copied(node: Node, below: int = 2) -> bool:
-    """Return whether each step that reads `node` makes it. True of iotas and of constants of so few elements."""
+    """Return whether each step that reads `node` makes it: iotas and constants of so few elements."""
     return node.op is IOTA or (node.op is CONST and 0 < node.spec.size < below)
 
 

@@ -170,7 +170,10 @@ PLACES = 1 << 31
 
 
 def of_places(length: Any) -> np.dtype[Any]:
-    """The dtype of places among `length` elements: int32, as in MegEngine, int64 where that is too small."""
+    """Return the dtype of places among `length` elements.
+
+    Int32, as in MegEngine, int64 where that is too small.
+    """
     return int32 if length <= PLACES else int64
 
 

@@ -344,7 +344,10 @@ class Graph:
         return tuple(values[o] for o in self.outputs)
 
     def ending_in(self, outputs: tuple[Node, ...]) -> Graph:
-        """The graph from the same inputs to `outputs`: this one, with all it knows, if they are its own."""
+        """Return the graph from the same inputs to `outputs`.
+
+        This one, with all it knows, if they are its own.
+        """
         return self if outputs == self.outputs else Graph(self.inputs, outputs)
 
     @cached_property

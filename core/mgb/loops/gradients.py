@@ -177,7 +177,10 @@ class _Product:
 
 @lru_cache(maxsize=256)
 def _back(way: _WayBack, arrived: frozenset[int]) -> _Back:
-    """The graph of the way back for those results whose gradients arrive; others of the rows have none."""
+    """Return the graph of the way back for those results whose gradients arrive.
+
+    Others of the rows have none.
+    """
     first = way.consts + way.carries
     seeds = way.gradients.inputs[len(way.gradients.inputs) - len(way.arriving) :]
     at = dict(zip(way.arriving, seeds, strict=True))  # by results

@@ -225,7 +225,10 @@ class Module(Holder):
         return _named(self._walk(is_module, None, recursive=False))
 
     def modules(self, with_parent: bool = False) -> Iterator[Any]:
-        """The module itself, then every module inside it; `with_parent`, each in a pair with its owner."""
+        """Return the module itself, then every module inside it.
+
+        `with_parent`, each in a pair with its owner.
+        """
         return (found[1:] if with_parent else found[1] for found in self.named_modules(with_parent=True))
 
     def named_modules(

@@ -201,7 +201,7 @@ class Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> devices.Device:
-        """Where Tensors are made when nobody names a device."""
+        """Return where Tensors are made when nobody names a device."""
         return devices.named(devices.default())
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
@@ -215,7 +215,7 @@ class Info:
         return {dtype.name: dtype for dtype in found if dtype not in _OWN}
 
     def devices(self) -> list[devices.Device]:
-        """Where Tensors may be."""
+        """Return where Tensors may be."""
         names = ["xpux", *(f"gpu{i}" for i in range(devices.get_device_count("gpu")))]
         return [devices.named(devices.canonical(name)) for name in names]
 

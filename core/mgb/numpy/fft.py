@@ -150,12 +150,18 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `rfft`: `n` real numbers, by default twice as many as steps in `a`, an even number."""
+    """Return the inverse of `rfft`.
+
+    `n` real numbers, by default twice as many as steps in `a`, an even number.
+    """
     return _to_real("irfft", a, **_along(axis, n), norm=norm)
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The `fft`, which is real, of `n` numbers of which `a` has the first half: the others are conjugates."""
+    """Return the `fft`, which is real, of `n` numbers of which `a` has the first half.
+
+    The others are conjugates.
+    """
     (x,) = tensors("hfft", (a,))
     return _to_real("hfft", x.conj(), **_along(axis, n), norm=ops.OPPOSITE[_norm("hfft", norm)])
 

@@ -123,7 +123,7 @@ def poly(seq_of_zeros: Any) -> Tensor:
 
 
 def roots(p: Any) -> Tensor:
-    """Where it is 0: the eigenvalues of the companion matrix, complex. Zeros at the ends are read."""
+    """Return where it is 0: the eigenvalues of the companion matrix, complex. Zeros at the ends are read."""
     (p,) = _floats("roots", p)
     whole = trim_zeros(p, "f")
     inner = trim_zeros(whole, "b")

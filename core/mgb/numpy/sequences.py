@@ -22,7 +22,7 @@ from .linalg import matrix_transpose
 
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where each of `v` goes in the ascending vector `a`, before what equals it or behind, as int32.
+    """Return where each of `v` goes in the ascending vector `a`, before what equals it or behind, as int32.
 
     `sorter` has the places of `a` in ascending order.
 

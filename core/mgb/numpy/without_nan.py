@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _holes(a: Tensor) -> Tensor | None:
-    """Where it is NaN; None of integers."""
+    """Return where it is NaN; None of integers."""
     return isnan(a) if a.dtype in dtypes.INEXACT else None
 
 
@@ -118,7 +118,10 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fa
 def nanvar(
     a: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Tensor:
-    """The mean squared distance from the mean of what is not NaN; NaN where no more than `ddof` are not."""
+    """Return the mean squared distance from the mean of what is not NaN.
+
+    NaN where no more than `ddof` are not.
+    """
     a, holes, count, mean = _moments(a, axis, dtype)
     distance = where(holes, 0, a - mean)
     degrees = count - ddof

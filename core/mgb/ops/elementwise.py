@@ -382,7 +382,10 @@ def _fractions(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 @composite(Typing(_fractions, INTEGER.result), differentiable=False)
 def rmulh(a: Tensor, b: Tensor) -> Tensor:
-    """The product of two fixed-point fractions, halfway cases rounded upwards; -1 times -1 saturates."""
+    """Return the product of two fixed-point fractions, halfway cases rounded upwards.
+
+    -1 times -1 saturates.
+    """
     signed = a.dtype in dtypes.SIGNED
     digits = a.dtype.itemsize * 8 - signed
     wide = np.dtype(f"{'int' if signed else 'uint'}{a.dtype.itemsize * 16}")

@@ -82,7 +82,10 @@ def to(self: Tensor, device: Any, dtype: Any = None) -> Tensor:
 
 
 def destination(device: Any, dtype: Any = None) -> tuple[str | None, np.dtype[Any] | None]:
-    """The canonical name of the device and the dtype that the arguments of `to` mean; None: as it is."""
+    """Return the canonical name of the device and the dtype that the arguments of `to` mean.
+
+    None: as it is.
+    """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     try:
         return devices.canonical(device), wanted

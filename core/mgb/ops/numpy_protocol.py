@@ -174,7 +174,10 @@ def _rounded(self: Tensor, decimals: int | None = None) -> Tensor:
 
 
 def _divmod(self: Tensor, other: Any) -> Any:
-    """The quotient rounded down and what is left: here floats too take the sign of `other`, unlike ``%``."""
+    """Return the quotient rounded down and what is left.
+
+    Here floats too take the sign of `other`, unlike ``%``.
+    """
     return np.divmod(self, other)
 
 

@@ -105,7 +105,10 @@ def _places(packed: Any) -> Any:
 
 
 def _order_by_high_bits(rows: Any, descending: bool) -> Any:
-    """The order of numbers of 64 bits by those that a place leaves room for; None where these do not tell."""
+    """Return the order of numbers of 64 bits by those that a place leaves room for.
+
+    None where these do not tell.
+    """
     count = rows.shape[-1]
     low = np.uint64((1 << (count - 1).bit_length()) - 1)
     packed = np.invert(rows) if descending else rows.copy()

@@ -209,7 +209,10 @@ class _Point:
 def _searched(
     closure: Callable[[], Tensor], params: list[Parameter], here: _Point, move: Tensor, slope: float
 ) -> tuple[float, _Point, int]:
-    """The share of `move` that meets the strong Wolfe conditions, or the best one; how many were tried."""
+    """Return the share of `move` that meets the strong Wolfe conditions, or the best one.
+
+    How many were tried.
+    """
     from scipy.optimize import line_search
 
     tried: dict[float, tuple[_Point, float]] = {0.0: (here, slope)}

@@ -349,7 +349,7 @@ class OneCycleLR(LRScheduler):
         return [anneal(lr[phase], lr[phase + 1], part) for lr in levels]
 
     def _levels(self, top: float) -> list[float]:
-        """Where the phases begin and end."""
+        """Return where the phases begin and end."""
         first = top / self.div_factor
         last = first / self.final_div_factor
         return [first, top, first, last] if len(self.ends) == 3 else [first, top, last]

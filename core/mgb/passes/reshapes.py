@@ -132,7 +132,7 @@ def _moves_ones(reshape: Node) -> bool:
 
 
 def _places(here: Shape, there: Shape) -> dict[int, int]:
-    """Where each axis of `here` that is longer than 1 is in `there`."""
+    """Return where each axis of `here` that is longer than 1 is in `there`."""
     axes = [[i for i, d in enumerate(shape) if d != 1] for shape in (here, there)]
     return dict(zip(*axes, strict=True))
 

@@ -31,7 +31,10 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 def by_name(table: Mapping[str, tuple[Rule, ...]]) -> Rule:
-    """The rule that asks those listed under the name of the node's op; the first that answers counts."""
+    """Return the rule that asks those listed under the name of the node's op.
+
+    The first that answers counts.
+    """
 
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         for candidate in table.get(node.op.name, ()):

@@ -107,7 +107,10 @@ def _cast(value: Wide, node: Node) -> Wide:
 
 
 def _contract(node: Node, inputs: tuple[Wide, ...]) -> Wide:
-    """A product of 16-bit floats, as a library has it: of numbers of 16 bits, and rounded to 16 bits."""
+    """Return a product of 16-bit floats, as a library has it.
+
+    Of numbers of 16 bits, and rounded to 16 bits.
+    """
     read = [_carry(x.rounded(i.spec.dtype)).value for x, i in zip(inputs, node.inputs, strict=True)]
     out = apply(node.op, *read, **node.params)
     return _carry(out if out.dtype == node.spec.dtype else cast(out, dtype=node.spec.dtype))

@@ -37,7 +37,7 @@ class Row:
 
     @property
     def device(self) -> str:
-        """Where its results are."""
+        """Return where its results are."""
         return self.call.writes[0].spec.device
 
     @property

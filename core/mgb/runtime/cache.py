@@ -62,7 +62,7 @@ class Info:
 
 
 def folder() -> Path:
-    """Where entries are kept now: ``MGB_CACHE_DIR``, or the user's cache folder."""
+    """Return where entries are kept now: ``MGB_CACHE_DIR``, or the user's cache folder."""
     named = config.CACHE_DIR.get()
     if named:
         try:
@@ -133,13 +133,16 @@ def lock(backend: str, key: str, timeout: float = 30.0) -> Iterator[bool]:
 
 
 def info() -> Info:
-    """Where the cache is and how much is in it."""
+    """Return where the cache is and how much is in it."""
     sizes = [size for path in _entries() if (size := _size(path)) is not None]
     return Info(folder(), _root() is not None, len(sizes), sum(sizes))
 
 
 def problem() -> str | None:
-    """Why kernels cannot be kept in the folder, with what helps; None when they can, or shall not be."""
+    """Return why kernels cannot be kept in the folder, with what helps.
+
+    None when they can, or shall not be.
+    """
     found = _problem(folder()) if config.CACHE.on() else None
     return found and _remedied(found)
 
@@ -263,7 +266,7 @@ def _root() -> Path | None:
 
 
 def _problem(base: Path) -> str | None:
-    """Why `base` cannot be trusted with code that will be run."""
+    """Return why `base` cannot be trusted with code that will be run."""
     root = base / SCHEMA
     try:
         base.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -114,7 +114,7 @@ def set_default_device(name: str = "xpux") -> None:
 
 
 def get_default_device() -> str:
-    """Where tensors are made when no device is given.
+    """Return where tensors are made when no device is given.
 
     Examples
     --------
@@ -233,12 +233,12 @@ def on(device: str) -> AbstractContextManager[Any]:
 
 
 def of_array(array: Any) -> str:
-    """Where a Tensor of `array` is made when no device is named: NumPy's go to the default one."""
+    """Return where a Tensor of `array` is made when no device is named: NumPy's go to the default one."""
     return default() if isinstance(array, np.ndarray | np.generic) else where(array)
 
 
 def where(array: Any) -> str:
-    """Where `array` lies."""
+    """Return where `array` lies."""
     return HOST if isinstance(array, np.ndarray | np.generic) else f"gpu{array.device.id}:0"
 
 
@@ -254,7 +254,10 @@ def place(array: Any, device: str) -> Any:
 
 
 def adopt(data: Any) -> Any:
-    """A CuPy array on the memory that the ``__cuda_array_interface__`` of `data` describes; no copy."""
+    """Return a CuPy array on the memory that the ``__cuda_array_interface__`` of `data` describes.
+
+    No copy.
+    """
     xp = array_module("gpu0")
     return data if isinstance(data, xp.ndarray) else xp.asarray(data)
 

@@ -41,7 +41,7 @@ class Adopted:
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """Return where it begins."""
         memory: Any = self
         return addressof(memory)
 
@@ -186,7 +186,10 @@ def _most_references(part: Callable[[Any], Any], arrays: Sequence[Any]) -> int:
 
 @lru_cache(2)
 def _fresh_on_gpu(xp: Any) -> tuple[type, int, int]:
-    """The class of what CuPy allocates; the references to pointer and memory of an array that is alone."""
+    """Return the class of what CuPy allocates.
+
+    The references to pointer and memory of an array that is alone.
+    """
     fresh = [xp.empty(8, np.uint8)]
     kind = type(_allocated(fresh[0]))
     return kind, _most_references(_pointer, fresh), _most_references(_allocated, fresh)
@@ -258,7 +261,10 @@ class Updates:
         self._all = (True,) * len(self._positions)
 
     def targets(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """An array for each of the updated inputs; the conditions of `owned_alone` hold for `arrays`."""
+        """Return an array for each of the updated inputs.
+
+        The conditions of `owned_alone` hold for `arrays`.
+        """
         if self._as_before(arrays):
             return self._pick(arrays)
         pairs = zip(self._positions, self._fresh, strict=True)

@@ -142,7 +142,10 @@ class Meter:
 
 
 def meter() -> Meter:
-    """The meter of the load or the call in this context; outside of any, one that has the default limits."""
+    """Return the meter of the load or the call in this context.
+
+    Outside of any, one that has the default limits.
+    """
     session = ACTIVE.get()
     return session.meter if isinstance(session, _Metered) else Meter()
 

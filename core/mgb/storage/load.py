@@ -170,7 +170,10 @@ class Loaded:
         return results
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The inputs in order, checked; those of dtypes and shapes that were checked before as they are."""
+        """Return the inputs in order, checked.
+
+        Those of dtypes and shapes that were checked before as they are.
+        """
         key = tuple([(a.shape, a.dtype) if isinstance(a, Tensor) else None for a in args])
         if key in self._checked and not kwargs:
             return list(args)

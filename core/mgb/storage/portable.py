@@ -57,7 +57,10 @@ def _packed(loop: Kernel, writer: Writer) -> list[Any]:
 
 
 def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | None:
-    """The blob of a kernel; None where its backend gives none, and makes it again when the file is loaded."""
+    """Return the blob of a kernel.
+
+    None where its backend gives none, and makes it again when the file is loaded.
+    """
     assert backend is not None
     blob = saved(kernel, backend)
     return None if blob is None else writer.blob(blob)

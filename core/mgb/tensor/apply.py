@@ -266,7 +266,10 @@ def follow(tensor: Tensor, value: Scalar) -> None:
 
 
 def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
-    """An operand of a comparison with an integer that `dtype` does not hold: it compares as infinity does."""
+    """Return an operand of a comparison with an integer that `dtype` does not hold.
+
+    It compares as infinity does.
+    """
     if isinstance(value, Tensor):
         return _cast(value, dtype=dtypes.float32)
     limits = np.iinfo(dtype)

@@ -54,7 +54,10 @@ class Holder(ABC):
 
     @abstractmethod
     def __parts__(self) -> Iterable[tuple[str, Any]]:
-        """The Tensors, holders and functions that it works with, by dotted names; none inside holders."""
+        """Return the Tensors, holders and functions that it works with, by dotted names.
+
+        None inside holders.
+        """
 
     @abstractmethod
     def __decides__(self) -> Iterable[Any]:

@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def is_row_major(self) -> bool:
-        """Whether the operand lies as a new array would."""
+        """Return whether the operand lies as a new array would."""
         expected = self.dtype.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if extent != 1 and stride != expected:
@@ -107,7 +107,7 @@ class OpLibrary(ABC):
     api_version: int
 
     def probe(self) -> str | None:
-        """Why it cannot run here, with the command that mends it; None when it can."""
+        """Return why it cannot run here, with the command that mends it; None when it can."""
         return None
 
     def version(self) -> str:

@@ -246,7 +246,7 @@ def handling() -> bool:
 
 
 def of_handler(error: BaseException) -> bool:
-    """Return whether a signal handler raised it, so that it is no failure of what caught it."""
+    """Return whether a signal handler raised it, so that it is not a failure of what caught it."""
     codes = [Outside.__call__.__code__, *map(_code_of, map(_get, _SIGNALS))]
     trace = error.__traceback__
     while trace is not None:

@@ -152,7 +152,7 @@ class Tensor:
 
     @property
     def device(self) -> devices.Device:
-        """Where it lies; equal to each name of that device."""
+        """Return where it lies; equal to each name of that device."""
         return devices.named(self._device)
 
     @property

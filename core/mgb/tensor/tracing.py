@@ -40,7 +40,10 @@ class Builder(Session[Tensor]):
 
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
-    """A node whose spec is inferred and whose device is that of its inputs: constants lie everywhere."""
+    """Return a node whose spec is inferred and whose device is that of its inputs.
+
+    Constants lie everywhere.
+    """
     device = next((i for i in inputs if i.op is not CONST), inputs[0]).spec.device if inputs else None
     return Node(op, inputs, params, inferred(op, [i.spec for i in inputs], params, device, source), source)
 

@@ -117,7 +117,10 @@ def _(module: MultiHeadAttention) -> Iterator[tuple[str, Iterable[Entry]]]:
 
 
 def _walk(module: Module, prefix: str, around: tuple[Module, ...] = ()) -> Iterator[Entry]:
-    """Every entry of `module` under its whole key; what stands in two places comes twice, as in PyTorch."""
+    """Yield every entry of `module` under its whole key.
+
+    What stands in two places comes twice, as in PyTorch.
+    """
     special = dict(entries(module))
     for found in special.values():
         yield from (entry._replace(name=prefix + entry.name) for entry in found)

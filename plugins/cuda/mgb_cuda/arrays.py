@@ -15,7 +15,7 @@ class Arrays(Protocol):
     """Arrays of one library on one device."""
 
     def address(self, array: Any) -> int:
-        """Where the elements of `array` begin."""
+        """Return where the elements of `array` begin."""
 
     def stream(self) -> int:
         """Return the stream that the caller works on."""

@@ -33,7 +33,10 @@ class Context:
             check(driver, driver.cuCtxSetCurrent(_primary(self._ordinal)))
 
     def again(self, answer: tuple[Any, ...], call: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """The driver's `answer` to `call`; where it was that there is no context, its answer with one."""
+        """Return the driver's `answer` to `call`.
+
+        Where it was that there is no context, its answer with one.
+        """
         if answer[0] is not bindings().CUresult.CUDA_ERROR_INVALID_CONTEXT:
             return answer
         self.ensure()

@@ -128,7 +128,7 @@ class Device(ABC):
 
     @abstractmethod
     def address(self, array: Any) -> int:
-        """Where the elements of `array` begin."""
+        """Return where the elements of `array` begin."""
 
     @abstractmethod
     def stream(self) -> int:

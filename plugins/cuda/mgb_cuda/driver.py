@@ -24,7 +24,10 @@ STREAMS = 16
 
 
 def missing() -> str | None:
-    """Why no kernel can be launched here, with what mends it; None when one can. Imports no toolchain."""
+    """Return why no kernel can be launched here, with what mends it.
+
+    None when one can. Imports no toolchain.
+    """
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -42,7 +45,7 @@ def missing() -> str | None:
 
 
 def older_than(toolchain: str) -> str | None:
-    """Why the driver may refuse what this version of a toolchain makes; None when it takes it."""
+    """Return why the driver may refuse what this version of a toolchain makes; None when it takes it."""
     library, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
     library.cuInit(0)
     library.cuDriverGetVersion(ctypes.byref(number))
@@ -124,7 +127,10 @@ class CudaDevice(Device):
         success = driver.CUresult.CUDA_SUCCESS
 
         def ready(stream: int) -> list[Callable[[], tuple[Any]]]:
-            """The calls of the driver, with all their arguments: nobody puts them together at each launch."""
+            """Return the calls of the driver, with all their arguments.
+
+            Nobody puts them together at each launch.
+            """
             on = stream_handle(stream) if stream else None
             found = []
             for (function, (x, y), threads), table in zip(starts, tables, strict=True):
@@ -242,7 +248,7 @@ def properties(ordinal: int) -> Properties:
 
 @cache
 def device_count() -> int:
-    """How many GPUs there are."""
+    """Return how many GPUs there are."""
     driver = bindings()
     return int(check(driver, driver.cuDeviceGetCount()))
 

@@ -155,7 +155,10 @@ def _hazards(units: Sequence[Unit]) -> frozenset[tuple[int, int]]:
 
 
 def expected(unit: Unit, ready: bool) -> str:
-    """The text for row-major arrays of the shapes of the graph; it is compiled when it is to be `ready`."""
+    """Return the text for row-major arrays of the shapes of the graph.
+
+    It is compiled when it is to be `ready`.
+    """
     found, choice = usual(unit)
     if ready and choice.blocks:
         choice, _ = unit.fitting(choice, found, keep=False)
@@ -163,7 +166,7 @@ def expected(unit: Unit, ready: bool) -> str:
 
 
 def expected_of(unit: Unit, found: Steps, choice: Choice) -> Forecast:
-    """How fast the launches of a choice should be."""
+    """Return how fast the launches of a choice should be."""
     return forecast(ledger(unit, choice), found.rows * found.length, unit.device.properties)
 
 

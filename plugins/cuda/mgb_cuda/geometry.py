@@ -122,7 +122,7 @@ def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -
 
 
 def _chosen(frame: Frame, steps: Steps, properties: Properties, variant: Variant) -> Choice:
-    """How a variant with these threads is launched."""
+    """Return how a variant with these threads is launched."""
     chunk, chunks = _chunks(steps, properties, variant)
     together = bool(frame.online) and not variant.stays
     variant = replace(variant, split=chunks > 1, online=together)
@@ -245,7 +245,10 @@ def _rows(
 
 
 def _cluster(v: Variant, vectors: int, kept: Sequence[Node], clusters: Sequence[int]) -> Variant | None:
-    """The fewest blocks in whose registers a row stays, two on a multiprocessor; None where none do."""
+    """Return the fewest blocks in whose registers a row stays, two on a multiprocessor.
+
+    None where none do.
+    """
     threads, room = MOST // 2, OWN_FULL // max(registers(kept, v.lanes), v.lanes // 2)
     for cluster in clusters:
         slots = -(-vectors // (cluster * threads))

@@ -139,7 +139,7 @@ class Unit(ABC):
         return self.images.get(self.device, text, keep=False), 0
 
     def packing(self, variant: Any) -> Packing:
-        """How the parameters of a variant are packed."""
+        """Return how the parameters of a variant are packed."""
         packing: Packing = variant.packing(self.frame)
         return packing
 

@@ -168,7 +168,10 @@ def _read(unit: Unit, choice: Choice, loaded: float) -> float:
 
 
 def _elements(unit: Unit, choice: Choice, region: Region) -> int:
-    """How many a thread works on in a region: those of a tile, times as often as a loop is unrolled."""
+    """Return how many a thread works on in a region.
+
+    Those of a tile, times as often as a loop is unrolled.
+    """
     own = unit.own(choice.variant)
     found = [region.loaded // (own * n) for n in _reads(unit, choice) if region.loaded % (own * n) == 0]
     return own * max(1, min(found, default=1))

@@ -210,7 +210,7 @@ def _pairwise(lane: Lane, what: Collective, source: Any, target: Any) -> None:
 
 
 def _blocks(array: Any, number: int) -> list[tuple[int, int]]:
-    """Where each of its parts begins, and its bytes."""
+    """Return where each of its parts begins, and its bytes."""
     if array is None:
         return []
     size = array.nbytes // number

@@ -56,7 +56,7 @@ class Pattern:
         return "int64_t" if self.wide else "int"
 
     def letter(self, operand: int, loop: int) -> str:
-        """How an operand steps along a loop."""
+        """Return how an operand steps along a loop."""
         group = self.class_of[operand]
         return "0" if group < 0 else self.classes[group][loop]
 
@@ -85,12 +85,12 @@ class Pattern:
 
     @property
     def is_split(self) -> bool:
-        """Whether blocks share a row, with a kernel for each pass."""
+        """Return whether blocks share a row, with a kernel for each pass."""
         return False
 
     @property
     def is_online(self) -> bool:
-        """Whether the first pass does the second one's folds too."""
+        """Return whether the first pass does the second one's folds too."""
         return False
 
     def stages(self, frame: Frame) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ class Pattern:
         return tuple(names)
 
     def packing(self, frame: Frame) -> Packing:
-        """How the parameters of one set of operands are packed: one struct."""
+        """Return how the parameters of one set of operands are packed: one struct."""
         return Packing(len(self.pointers(frame)), self.numbers)
 
 
@@ -193,7 +193,7 @@ def power(number: float) -> int:
 
 
 def scratch_places(frame: Frame, choice: Choice) -> tuple[int, ...]:
-    """Where the partial results of a split row lie in scratch memory, and its size; empty without."""
+    """Return where the partial results of a split row lie in scratch memory, and its size; empty without."""
     folds: Sequence[Any] = [f for p in frame.schedule.passes for f in p.folds]
     if not (choice.variant.is_split and folds):
         return ()

@@ -63,27 +63,30 @@ class Instruction:
 
     @property
     def loads(self) -> bool:
-        """Whether it reads global memory, into registers or shared memory."""
+        """Return whether it reads global memory, into registers or shared memory."""
         return self.kind in ("LDG", "LDGSTS")
 
     @property
     def stores(self) -> bool:
-        """Whether it writes global memory."""
+        """Return whether it writes global memory."""
         return self.kind == "STG"
 
     @property
     def spills(self) -> bool:
-        """Whether it moves local memory."""
+        """Return whether it moves local memory."""
         return self.kind in ("LDL", "STL")
 
     @property
     def ends(self) -> bool:
-        """Whether nothing follows it."""
+        """Return whether nothing follows it."""
         return self.kind in ("EXIT", "RET") and not self.guard
 
     @property
     def always(self) -> bool:
-        """Whether a branch is taken by all threads. Predicates stand before it, or among its operands."""
+        """Return whether a branch is taken by all threads.
+
+        Predicates stand before it, or among its operands.
+        """
         words = self.operands.split(",")
         return not self.guard and self.kind == "BRA" and len(words) == 1 and ".DIV" not in self.name
 
@@ -154,7 +157,7 @@ class Region:
 
 
 def tool() -> str | None:
-    """Where ``nvdisasm`` is; None where it is not."""
+    """Return where ``nvdisasm`` is; None where it is not."""
     places = [shutil.which("nvdisasm") or ""]
     places += [
         os.path.join(os.environ.get(name, ""), "bin", "nvdisasm") for name in ("CUDA_PATH", "CUDA_HOME")
@@ -173,7 +176,7 @@ def _folders(package: str) -> Sequence[str]:
 
 
 def missing() -> str | None:
-    """Why machine code cannot be read here, with what mends it."""
+    """Return why machine code cannot be read here, with what mends it."""
     return None if tool() else f"nvdisasm is not installed; {INSTALL}"
 
 

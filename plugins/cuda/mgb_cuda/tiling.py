@@ -48,7 +48,10 @@ def row_pitch(team: int, across: int, itemsize: int) -> int:
 
 
 def squares(shape: tuple[int, ...], fast: int, side: int) -> tuple[int, ...]:
-    """How many squares there are along each loop; along those that are no side of them, their length."""
+    """Return how many squares there are along each loop.
+
+    Along those that are no side of them, their length.
+    """
     sides = {fast, len(shape) - 1}
     return tuple(-(-length // side) if j in sides else length for j, length in enumerate(shape))
 

@@ -120,7 +120,10 @@ class Algorithm:
         return [self.shape, *self.params.values()]
 
     def dense(self) -> Expr | None:
-        """Whether the elements of each input lie side by side along the innermost loop; None: of course."""
+        """Return whether the elements of each input lie side by side along the innermost loop.
+
+        None: of course.
+        """
         found = None
         for o in self.frame.operands:
             if not o.is_output and not o.is_iota and o.loops[:1] == ("i",):

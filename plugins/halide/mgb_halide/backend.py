@@ -84,7 +84,10 @@ class HalideBackend(LaunchedBackend):
         return _called([kernel.state for kernel in kernels], texts(kernels))
 
     def _other(self, frame: Frame, plan: HalideSchedule, form: Form) -> Code:
-        """The form that a kernel was not compiled in at first: from the disk, or compiled and put there."""
+        """Return the form that a kernel was not compiled in at first.
+
+        From the disk, or compiled and put there.
+        """
         what = (self.version(), structure_key(frame.graph), str(plan), form.name)
         key = hashlib.sha256("\n".join(what).encode()).hexdigest()
         with suppress(ObjectError):  # a damaged one is compiled again

@@ -105,7 +105,7 @@ class Layout:
 
     @property
     def dense(self) -> bool:
-        """Whether the elements of each input lie side by side along the innermost loop."""
+        """Return whether the elements of each input lie side by side along the innermost loop."""
         pairs = zip(self.frame.operands, self.strides, strict=True)
         return all(s["i"] == 1 or o.is_iota or "i" not in o.loops for o, s in pairs if "i" in s)
 

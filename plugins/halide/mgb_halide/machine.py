@@ -82,7 +82,7 @@ def _address(function: str) -> int:
 
 
 def _threads() -> int:
-    """How many threads a kernel may use; there are as many."""
+    """Return how many threads a kernel may use; there are as many."""
     count = num_threads()
     native().grow(count - 1)
     return count

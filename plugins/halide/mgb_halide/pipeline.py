@@ -59,7 +59,10 @@ class Pipeline:
 
 
 def lanes_of(frame: Frame, plan: HalideSchedule, registers: int) -> int:
-    """How many elements fill a register, of the width that most values have; without folds, `registers`."""
+    """Return how many elements fill a register, of the width that most values have.
+
+    Without folds, `registers`.
+    """
     if plan.vector:
         return plan.vector
     widths = [_bits(v) for v in frame.graph.nodes if v.inputs] or [_bits(o.node) for o in frame.outputs]
@@ -234,7 +237,10 @@ class _Scheduler:
         func.compute_with(part, c)
 
     def anchor(self, number: int, func: Func, operands: Sequence[Any]) -> tuple[Func, Any]:
-        """The loops over rows or tiles of an output; returns it and the loop in which a row is computed."""
+        """Return the loops over rows or tiles of an output.
+
+        Returns it and the loop in which a row is computed.
+        """
         loops, variables = max((o.loops for o in operands), key=len), self.algorithm.vars
         kept = [x for x in loops if x in self.frame.k_loops]
         if self.frame.columns:

@@ -95,7 +95,7 @@ class LaunchedBackend(Backend):
         return package(path.parent if "." in type(self).__module__ or path.stem == "__init__" else path)
 
     def machine_problem(self) -> str | None:
-        """Why no kernel can be called on this system, or None."""
+        """Return why no kernel can be called on this system, or None."""
         if sys.platform != "linux" or platform.machine() not in self.machines:
             here = f"{sys.platform} on {platform.machine()}"
             wanted = ", ".join(self.machines)

@@ -47,7 +47,10 @@ class Operand(codegen.Operand):
 
     @property
     def is_look_up(self) -> bool:
-        """Whether it is a table as one `look_up` goes through it. The array is that of another operand."""
+        """Return whether it is a table as one `look_up` goes through it.
+
+        The array is that of another operand.
+        """
         return self.name.startswith("l")
 
     @property
@@ -133,7 +136,7 @@ class Frame(codegen.Frame[Operand]):
 
     @property
     def has_rows(self) -> bool:
-        """Whether there are rows, with lanes along them, that fold something."""
+        """Return whether there are rows, with lanes along them, that fold something."""
         return not self.flat and not self.columns and self.loops["kept"] > 0
 
     @cached_property
@@ -169,7 +172,7 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def loops(self) -> dict[str, int]:
-        """How many kept and how many folded loops there are around the innermost one.
+        """Return how many kept and how many folded loops there are around the innermost one.
 
         Where the lanes run along the row, one of the folded loops is over the pieces of the inner axis.
         """

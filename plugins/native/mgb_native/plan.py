@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def parallel(self) -> bool:
-        """Whether the work is for several threads; else a call keeps the GIL."""
+        """Return whether the work is for several threads; else a call keeps the GIL."""
         return self.work >= PARALLEL
 
 
@@ -165,13 +165,13 @@ class Planner:
         }  # fmt: skip
 
     def ahead(self) -> int:
-        """How many rows ahead memory is asked for; 0: not at all."""
+        """Return how many rows ahead memory is asked for; 0: not at all."""
         if not self.short() or self.traffic() < DISTANT:
             return 0
         return -(-AHEAD // (self.n * max(o.itemsize for o in self.frame.operands)))
 
     def short(self) -> bool:
-        """Whether rows are so short that the walk around a row would take as long as its elements."""
+        """Return whether rows are so short that the walk around a row would take as long as its elements."""
         rows = self.frame.has_rows and self.steps == 1 and self.n <= SHORT
         return rows and not self.tiled and not self.gathers
 
@@ -279,7 +279,7 @@ class Planner:
         self.words[at : at + count] = [*values, *[rest] * (count - len(values))]
 
     def counts(self, sizes: dict[str, int]) -> dict[str, int]:
-        """How many elements buffers hold, by `Buffer.size`."""
+        """Return how many elements buffers hold, by `Buffer.size`."""
         return {
             "piece": sizes["piece"], "chunks": sizes["chunks"],
             "chunks * piece": sizes["chunks"] * sizes["piece"],

@@ -30,7 +30,7 @@ def target(package: str) -> str:
 
 
 def mismatch(needed: str, package: str, distribution: str) -> str | None:
-    """Why code made for the target `needed` cannot run here, or None when it can.
+    """Return why code made for the target `needed` cannot run here, or None when it can.
 
     Raises
     ------
@@ -48,7 +48,10 @@ def mismatch(needed: str, package: str, distribution: str) -> str | None:
 
 @cache
 def package(printer: Path) -> str:
-    """The version of a printer, in a folder or a file, and of what calls its kernels: they agree in all."""
+    """Return the version of a printer, in a folder or a file, and of what calls its kernels.
+
+    They agree in all.
+    """
     folders = (Path(__file__).parent, printer)
     paths = [path for f in folders for path in sorted((*f.rglob("*.py"), *f.glob("*.ll")))]
     paths += [printer] if printer.is_file() else []

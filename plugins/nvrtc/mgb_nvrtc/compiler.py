@@ -48,7 +48,7 @@ class Usage:
 
 
 def missing() -> str | None:
-    """Why nothing can be compiled here, with the command that mends it; None when it can."""
+    """Return why nothing can be compiled here, with the command that mends it; None when it can."""
     if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
         return f"cuda-bindings is not installed; {INSTALL}"
     try:

@@ -58,17 +58,17 @@ class Passes(Writer):
 
     @property
     def tail(self) -> bool:
-        """Whether some lanes of a vector may lie beyond the end of the row."""
+        """Return whether some lanes of a vector may lie beyond the end of the row."""
         return self.variant.tail and not self.full
 
     @property
     def crowded(self) -> bool:
-        """Whether a row stays in registers that an earlier pass has loaded."""
+        """Return whether a row stays in registers that an earlier pass has loaded."""
         return self.variant.stays and any(n not in self.fresh for n in self.arrays)
 
     @property
     def last(self) -> str:
-        """Where a thread has seen enough of a row: where its own part of it ends."""
+        """Return where a thread has seen enough of a row: where its own part of it ends."""
         return "end"
 
     def declare(self, p: Pass) -> None:

@@ -281,7 +281,7 @@ def load_openmp() -> ctypes.PyDLL:
 
 
 def path() -> str | None:
-    """Where the wheel has put the library; None when the wheel is not installed."""
+    """Return where the wheel has put the library; None when the wheel is not installed."""
     try:
         files = distribution(WHEEL).files or ()
     except PackageNotFoundError:

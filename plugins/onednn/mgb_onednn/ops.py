@@ -42,7 +42,7 @@ class OneDnn(OpLibrary):
     ops = frozenset({"matmul", *ROLES, *POOLING, *ATTENTION})
 
     def probe(self) -> str | None:
-        """Whether wheel and OpenMP runtime are here."""
+        """Return whether wheel and OpenMP runtime are here."""
         if path() is None:
             return f"{WHEEL} is not installed: pip install {WHEEL}"
         try:

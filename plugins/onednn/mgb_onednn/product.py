@@ -68,7 +68,10 @@ def order_of_product(b: Layout) -> Axes:
 
 
 def product(native: Native, a: Layout, b: Layout, threads: int) -> Chain | None:
-    """A chain over `a`, `b` and an output in `order_of_product`; None when rows of `a` lie too far apart."""
+    """Return a chain over `a`, `b` and an output in `order_of_product`.
+
+    None when rows of `a` lie too far apart.
+    """
     rows = a
     if len(b.shape) < len(a.shape):
         found = collapsed(a)

@@ -120,7 +120,10 @@ class _Fit:
 
 
 def _inferred(graph: Any, name: str, terms: Mapping[tuple[str, ...], Any]) -> Any:
-    """The shape with -1 for its one open length, where that is all that reads it: readers see the rest."""
+    """Return the shape with -1 for its one open length, where that is all that reads it.
+
+    Readers see the rest.
+    """
     readers = [n for n in nodes_within(graph.node) if name in n.input]
     constant = terms.get((), 0)
     varies = sum(abs(f) for t, f in terms.items() if t)

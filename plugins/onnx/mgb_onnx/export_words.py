@@ -136,7 +136,7 @@ class Word:
         return range(len(node.inputs))[slice(*self.operands)]
 
     def carried(self, node: Node) -> dict[Dtype, Dtype] | None:
-        """Which dtypes must be carried and by which; None: this word does not serve."""
+        """Return which dtypes must be carried and by which; None: this word does not serve."""
         if not self.when(node):
             return None
         found: dict[Dtype, Dtype] = {}

@@ -80,7 +80,7 @@ def _unshaped(frame: Frame, steps: Steps, askew: Collection[int]) -> Variant:
 
 
 def chosen(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Choice:
-    """How a variant with these tiles is launched."""
+    """Return how a variant with these tiles is launched."""
     if frame.flat and v.folded != steps.loops.folded:
         steps = _across(frame, steps) or steps
     if v.is_flat(frame):
@@ -196,7 +196,10 @@ def _columns(frame: Frame, steps: Steps, v: Variant) -> Variant:
 
 
 def _turned(frame: Frame, steps: Steps, v: Variant) -> Variant:
-    """A tile that is long enough along either axis; turning what lies across takes registers as well."""
+    """Return a tile that is long enough along either axis.
+
+    Turning what lies across takes registers as well.
+    """
     return _neighbours(frame, steps, v, NEIGHBOURS // 2, STAYING // 2)
 
 
@@ -228,7 +231,10 @@ def _own(frame: Frame) -> int:
 
 
 def _worked(v: Variant, tall: int, long: int, own: int) -> Variant:
-    """A tile, and as many warps as give each thread `own` elements of it. Triton takes but powers of two."""
+    """Return a tile, and as many warps as give each thread `own` elements of it.
+
+    Triton takes but powers of two.
+    """
     assert tall == power(tall) and long == power(long), (tall, long)
     return replace(v, tall=tall, long=long, warps=max(1, min(MOST_WARPS, tall * long // (32 * own))))
 

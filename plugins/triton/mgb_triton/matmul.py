@@ -347,7 +347,7 @@ def _iota(node: Node, axes: Axes) -> str:
 
 
 def _place(name: str, places: tuple[str, str], letters: Mapping[str, str]) -> str:
-    """Where the elements of an operand are; both axes of a tile have their say, if only by a 0."""
+    """Return where the elements of an operand are; both axes of a tile have their say, if only by a 0."""
     terms = [name]
     for axis, index in enumerate(places):
         letter = letters[f"{name}_{axis}"]

@@ -92,7 +92,7 @@ class Passes:
             self.line(f"i{loops[0]} = {rest}")
 
     def offset(self, group: int, loops: Iterable[int]) -> str:
-        """How far a class has gone along `loops`."""
+        """Return how far a class has gone along `loops`."""
         letters = self.variant.classes[group]
         terms = [f"i{j}" if letters[j] == "1" else f"i{j} * s{group}_{j}" for j in loops if letters[j] != "0"]
         return " + ".join(terms)
@@ -125,7 +125,7 @@ class Passes:
         return f"tl.max_constancy({mask}, {self._along(axis)})"
 
     def place(self, index: int) -> tuple[str, str]:
-        """Where the elements of an operand are that this tile needs, and which of them there are."""
+        """Return where the elements of an operand are that this tile needs, and which of them there are."""
         v = self.variant
         group = v.class_of[index]
         if group < 0:
@@ -369,5 +369,5 @@ class Passes:
 
     @property
     def lane_maximum(self) -> dict[Node, str]:
-        """Where the maximum of each lane still is when that of the row is known."""
+        """Return where the maximum of each lane still is when that of the row is known."""
         return {f: f"a0_{i}" for i, f in enumerate(self.frame.schedule.passes[0].folds)}

@@ -86,7 +86,7 @@ def _key(unit: Unit, first: Choice) -> str:
 
 
 def fastest(unit: Unit, tried: Sequence[Choice], inputs: Sequence[Any], out: Sequence[Any]) -> int:
-    """Which of these variants is the fastest on these inputs; what they write is thrown away."""
+    """Return which of these variants is the fastest on these inputs; what they write is thrown away."""
     device = unit.device
     assert isinstance(device, Clock)
     best, least = 0, float("inf")

@@ -162,7 +162,10 @@ def _cast(node: Node, x: Value) -> Value:
 
 
 def _double_of_halves(x: Value) -> Value:
-    """An integer of 64 bits as a float64: XLA takes a cast to that and one to float32 for one rounding."""
+    """Return an integer of 64 bits as a float64.
+
+    XLA takes a cast to that and one to float32 for one rounding.
+    """
     high = lax.convert_element_type(_shr(x, like(x, 32)), np.float64)
     low = lax.convert_element_type(lax.bitwise_and(x, like(x, 0xFFFFFFFF)), np.float64)
     return lax.add(lax.mul(high, like(high, 2.0**32)), low)

@@ -33,7 +33,7 @@ _fork = forking.Resource(
 
 
 def stranded() -> str | None:
-    """Why XLA cannot be used in this process, a fork of one that used it; None where it can."""
+    """Return why XLA cannot be used in this process, a fork of one that used it; None where it can."""
     return _fork.problem
 
 
@@ -63,7 +63,7 @@ def load_jax() -> Any:
 
 
 def left_out() -> str | None:
-    """Why JAX will not have the CPU; None where it will."""
+    """Return why JAX will not have the CPU; None where it will."""
     jax = sys.modules.get("jax")
     platforms = jax.config.jax_platforms if jax is not None else os.environ.get(_PLATFORMS)
     if not platforms or "cpu" in platforms.split(","):
@@ -89,7 +89,7 @@ def device() -> Any:
 
 @cache
 def sharding() -> Any:
-    """Where all arrays of a program are."""
+    """Return where all arrays of a program are."""
     return load_jax().sharding.SingleDeviceSharding(device())
 
 

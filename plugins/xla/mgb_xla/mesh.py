@@ -22,7 +22,7 @@ _PREFIX = "mesh:"
 
 
 def mesh_size(graph: Graph) -> int:
-    """How many devices exchange values in `graph`; 0: it is a program of one.
+    """Return how many devices exchange values in `graph`; 0: it is a program of one.
 
     Raises
     ------

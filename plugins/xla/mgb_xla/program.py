@@ -45,7 +45,7 @@ class Program:
 
     @cached_property
     def checks(self) -> bool:
-        """Whether the last result, beside `results`, is whether an index is out of range."""
+        """Return whether the last result, beside `results`, is whether an index is out of range."""
         return any(n.op.name in indices.WORDS for n in self.graph.nodes)
 
     @cached_property

@@ -59,7 +59,10 @@ def _slots(value: Any) -> Iterator[str]:
 
 
 def tuple_like(value: Any, parts: Iterable[Any]) -> Any:
-    """A tuple of the class and with the attributes of `value`, and other elements; no code of a user runs."""
+    """Return a tuple of the class and with the attributes of `value`, and other elements.
+
+    No code of a user runs.
+    """
     try:
         made = tuple.__new__(type(value), parts)
     except TypeError:  # a class in C

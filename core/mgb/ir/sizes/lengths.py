@@ -140,7 +140,10 @@ def _clipped(place: Any, default: Any, low: Any, high: Any, length: Any) -> Any:
 
 
 def key(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """A key for a dict; equal keys mean equal shapes, whatever the lengths, and others may be equal too."""
+    """Return a key for a dict.
+
+    Equal keys mean equal shapes, whatever the lengths, and others may be equal too.
+    """
     return tuple([d.path if type(d) is Size else d for d in shape])
 
 

@@ -1,4 +1,4 @@
-"""Is a call that was noted for any numbers and lengths the one that was recorded with those that it had?"""
+"""Compare a call that was noted for any numbers and lengths with the one that was recorded."""
 
 from __future__ import annotations
 

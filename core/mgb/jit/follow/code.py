@@ -163,7 +163,10 @@ def _text(filename: str, module: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=16)
 def _module(text: str) -> tuple[list[ast.stmt], list[tuple[int, int]]]:
-    """The imports of a module, which say how calls of what they bind are compiled; each statement's lines."""
+    """Return the imports of a module, which say how calls of what they bind are compiled.
+
+    Each statement's lines.
+    """
     body = _parse(text)
     return list(_imports(body)), [(_first_line(s), s.end_lineno or s.lineno) for s in body]
 
@@ -236,7 +239,7 @@ def _compile(body: list[ast.stmt], filename: str, flags: int) -> CodeType:
 
 
 def _paths(outer: CodeType, wanted: CodeType) -> Iterator[tuple[int, ...]]:
-    """Where in the tree of code objects of `outer` one like `wanted` stands."""
+    """Yield where in the tree of code objects of `outer` one like `wanted` stands."""
     for number, inner in enumerate(codes_in(outer)):
         if inner == wanted and inner.co_qualname == wanted.co_qualname:
             yield (number,)

@@ -80,7 +80,7 @@ class Changing:
         return guard is None or guard.holds(self._leaves)
 
     def path_to(self, tensor: Tensor | None) -> Source | None:
-        """Where a Tensor stands that is followed; another one may stand there at a later call."""
+        """Return where a Tensor stands that is followed; another one may stand there at a later call."""
         followed = self.tensors.get(id(tensor))
         return followed[0] if followed is not None else None
 

@@ -20,7 +20,7 @@ _listening: set[int] = set()
 
 
 class Listener(Protocol):
-    """Is notified of what a thread does."""
+    """Gets notified of what a thread does."""
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts, or a generator goes on."""

@@ -118,7 +118,10 @@ def is_users(function: Any) -> bool:
 
 
 def top_of(thing: Any) -> str:
-    """The package that a function or class belongs to; an empty text, where no module has such a class."""
+    """Return the package that a function or class belongs to.
+
+    An empty text, where no module has such a class.
+    """
     if isinstance(thing, type) and is_heap(thing) and not is_static(thing):
         return ""
     module = getattr(thing, "__module__", None)
@@ -142,7 +145,10 @@ def said_of(module: str, name: str) -> str | None:
 
 
 def trusted_base(kind: type) -> type | None:
-    """The class of mgb that makes a class one of holders; None: it is none, or says itself what it holds."""
+    """Return the class of mgb that makes a class one of holders.
+
+    None: it is none, or says itself what it holds.
+    """
     if Holder in kind.__mro__:
         for base in kind.__mro__[: kind.__mro__.index(Holder)]:
             if "__parts__" in vars(base) and top_of(base) == "mgb":

@@ -111,7 +111,7 @@ class Observer:
         self.walk.makes = makes
 
     def known(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
         return self.walk.where(value)
 
     def is_made(self, value: Any) -> bool:
@@ -126,7 +126,7 @@ class Observer:
         self.walk.meets(source, value)
 
     def takes_array(self, array: Any) -> Source | None:
-        """Where an array is found outside that an op takes."""
+        """Return where an array is found outside that an op takes."""
         return self.walk.where(array)
 
     def enters(self, holder: Any) -> None:

@@ -70,7 +70,7 @@ class Walk(Protocol):
         """It has to be this object."""
 
     def where(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
 
     def visit(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, and what it leads to can be named."""
@@ -178,13 +178,13 @@ class Watcher(Protocol):
 
     @property
     def makes(self) -> Callable[[Any], bool]:
-        """Did the body make this Tensor?"""
+        """Return whether the body made this Tensor."""
 
     def can_write(self, value: Any) -> bool:
         """Return whether a call that skips the body may write it, which is no Tensor."""
 
     def known(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
 
     def impure(
         self,

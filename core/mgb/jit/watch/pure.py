@@ -130,7 +130,7 @@ def asks_any_name(function: Any) -> bool:
 
 
 def trouble_of(function: Any, is_outside: Callable[[Any], bool]) -> str | None:
-    """Why a body that calls `function`, which is in C, has to run again; None: it need not.
+    """Return why a body that calls `function`, which is in C, has to run again; None: it need not.
 
     `is_outside` says whether an object can be named, and so is known by what the walk has found of it.
     """

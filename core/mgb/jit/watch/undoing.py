@@ -200,7 +200,7 @@ def is_slot(holder: Any, name: str) -> bool:
 
 
 def itself(source: Source) -> Source:
-    """Where a container stands of which a source gives what it holds."""
+    """Return where a container stands of which a source gives what it holds."""
     return source.of if isinstance(source, Result) and source.function in (pairs_in, elements) else source
 
 

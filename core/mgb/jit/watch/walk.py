@@ -129,7 +129,7 @@ class Walk:
         self.guards.add(Guard(source, "is", ObjectRef(value)))
 
     def where(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
         found = self.kept.get(id(value))
         return found[0] if found is not None and found[1]() is value else None
 

@@ -318,7 +318,7 @@ def _call_that_writes(observer: Watcher, held: Any) -> Impurity | None:
 
 
 def _line(source: Source, observer: Watcher) -> tuple[str, int]:
-    """Where `source` may have been written."""
+    """Return where `source` may have been written."""
     stored = observer.walk.stored
     while True:
         name = getattr(source, "name", None)

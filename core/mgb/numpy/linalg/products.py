@@ -173,7 +173,10 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
 
 
 def _cuts(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where each product of several is divided: Cormen et al., "Introduction to algorithms", section 15.2."""
+    """Return where each product of several is divided.
+
+    Cormen et al., "Introduction to algorithms", section 15.2.
+    """
     count = len(lengths) - 1
     cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(count)}
     cuts: dict[tuple[int, int], int] = {}

@@ -101,7 +101,10 @@ TWO_OVER_PI_WORDS = tuple(TWO_OVER_PI >> 64 * (18 - i) & 0xFFFFFFFFFFFFFFFF for 
 
 
 def _by_range(a: Tensor, column: int) -> Tensor:
-    """The entry of `TWO_OVER_PI_BY_RANGE` for the range of `a`; infinities and NaN stay what they are."""
+    """Return the entry of `TWO_OVER_PI_BY_RANGE` for the range of `a`.
+
+    Infinities and NaN stay what they are.
+    """
     chosen = a
     for row in reversed(TWO_OVER_PI_BY_RANGE):
         chosen = where(lt(a, row[0]), row[column], chosen)

@@ -142,7 +142,10 @@ def vanish(x: Tensor, exponent: Tensor) -> Tensor:
 
 
 def vanishing_end(dtype: np.dtype[Any]) -> float:
-    """The logarithm of what `vanish` takes for 0: nothing underflows on the way, which would be slow."""
+    """Return the logarithm of what `vanish` takes for 0.
+
+    Nothing underflows on the way, which would be slow.
+    """
     return -(FORMATS[dtype].bias + VANISHING) * float(np.log(2))
 
 

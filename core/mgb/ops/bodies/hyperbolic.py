@@ -62,7 +62,10 @@ def tan(x: Tensor) -> Tensor:
 
 
 def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Two terms of ``asin(a)``, but of ``acos(a) / 2`` from 1/2 on, for ``a >= 0``; and where ``a < 1/2``."""
+    """Return two terms of ``asin(a)``, but of ``acos(a) / 2`` from 1/2 on, for ``a >= 0``.
+
+    And where ``a < 1/2``.
+    """
     near = lt(a, 0.5)
     z = where(near, a * a, fma(-0.5, a, 0.5))
     s = where(near, a, sqrt(z))

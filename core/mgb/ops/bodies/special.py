@@ -315,7 +315,10 @@ def erfinv(x: Tensor) -> Tensor:
 
 @in_double
 def erfcinv(y: Tensor) -> Tensor:
-    """The `x` with ``erfc(x) == y``; within 1 ULP in float32, 2 in float64, down to the smallest `y`."""
+    """Return the `x` with ``erfc(x) == y``.
+
+    Within 1 ULP in float32, 2 in float64, down to the smallest `y`.
+    """
     near, far = ERFINV[dtypes.float64]
     x = 1 - y
     return _times_erfinv_ratio(x, (1 - x) - y, neg(log(y * (2 - y))), (near, far + ERFINV_FAR))

@@ -191,7 +191,7 @@ def unit_of(bench: Bench, device: Device, graph: Graph) -> Unit:
 
 
 def accesses(assembly: str) -> set[str]:
-    """How global memory is read and written: both are."""
+    """Return how global memory is read and written: both are."""
     loads, stores = (set(re.findall(rf"{way}\.global\.(\S+)", assembly)) for way in ("ld", "st"))
     assert loads and stores
     return loads | stores

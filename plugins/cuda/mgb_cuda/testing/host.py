@@ -35,7 +35,7 @@ PROPERTIES = Properties("host", (8, 0), multiprocessors=4)
 
 
 def missing() -> str | None:
-    """Why kernels cannot be compiled here; None when they can."""
+    """Return why kernels cannot be compiled here; None when they can."""
     return None if shutil.which("g++") else "there is no C++ compiler called g++: apt install g++"
 
 

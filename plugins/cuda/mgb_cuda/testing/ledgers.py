@@ -92,7 +92,7 @@ class Ledgers(Suite):
         return ledger(unit, usual(unit)[1])
 
     def broken(self, case: Case, found: Ledger, architecture: int) -> set[str]:
-        """Which budgets are not kept."""
+        """Return which budgets are not kept."""
         most = case.most or ISSUE * found.least
         reads = case.reads if architecture // 10 in WITH_CLUSTERS else case.alone or case.reads
         read = sum(e.read for e in found.entries)

@@ -42,7 +42,10 @@ def tiers(programs: Iterable[str], quick: Collection[str]) -> list[Any]:
 
 
 def sample(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array in which the place of each element matters: that of the largest is all over the rows."""
+    """Return an array in which the place of each element matters.
+
+    That of the largest is all over the rows.
+    """
     size = int(np.prod(shape))
     memory = np.full(size + 64, np.nan, np.float32)  # what lies beyond its end shows
     x: np.ndarray[Any, Any] = memory[:size].reshape(shape)
@@ -90,7 +93,7 @@ def mutate(device: Any, pattern: str, into: str, which: int, after: str = "") ->
 
 
 def places(pattern: str, text: str) -> list[re.Match[str]]:
-    """Where a mutation can be made."""
+    """Return where a mutation can be made."""
     return list(re.finditer(pattern, text, re.MULTILINE))
 
 

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).with_name("stub.c")
 
 
 def missing() -> str | None:
-    """Why the stub cannot be built; None when it can."""
+    """Return why the stub cannot be built; None when it can."""
     return None if shutil.which("gcc") else "there is no C compiler called gcc: apt install gcc"
 
 

@@ -25,12 +25,12 @@ def stored(dtype: str) -> str:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether values of `dtype` are floats."""
+    """Return whether values of `dtype` are floats."""
     return "float" in dtype
 
 
 def is_signed(dtype: str) -> bool:
-    """Whether they are integers with a sign."""
+    """Return whether they are integers with a sign."""
     return dtype.startswith("int")
 
 
@@ -62,16 +62,16 @@ class Body:
         return self.builder.change(operation, value, self.lanes.of(source), self.lanes.of(target))
 
     def compare(self, relation: str, a: str, b: str, dtype: str) -> str:
-        """Whether `a` is ``"lt"``, ``"gt"``, ``"le"`` or ``"eq"`` to `b`; NaN is not."""
+        """Return whether `a` is ``"lt"``, ``"gt"``, ``"le"`` or ``"eq"`` to `b`; NaN is not."""
         sign = "o" if is_float(dtype) else "" if relation == "eq" else "s" if is_signed(dtype) else "u"
         return self.builder.compare(sign + relation, a, b, self.type(dtype))
 
     def is_nan(self, a: str, dtype: str) -> str:
-        """Whether `a` is NaN."""
+        """Return whether `a` is NaN."""
         return self.builder.compare("uno", a, a, self.type(dtype))
 
     def is_not_zero(self, a: str, type_: Type) -> str:
-        """Whether `a` is another number than 0, or none."""
+        """Return whether `a` is another number than 0, or none."""
         return self.builder.compare(
             "une" if type_.is_float else "ne", a, self.builder.number(0, type_), type_
         )

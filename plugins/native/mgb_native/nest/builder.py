@@ -119,7 +119,7 @@ class Builder(ABC):
 
     @abstractmethod
     def compare(self, relation: str, a: str, b: str, type_: Type = INDEX) -> str:
-        """Whether `a` is ``"eq"``, ``"slt"``, ``"oge"``, ``"uno"``, ... to `b`."""
+        """Return whether `a` is ``"eq"``, ``"slt"``, ``"oge"``, ``"uno"``, ... to `b`."""
 
     @abstractmethod
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
@@ -255,5 +255,5 @@ class Builder(ABC):
         return self.apply("smax", (a, b), INDEX)
 
     def both(self, a: str, b: str) -> str:
-        """Whether two bits are set."""
+        """Return whether two bits are set."""
         return self.apply("and", (a, b), BIT)

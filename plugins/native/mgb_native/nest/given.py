@@ -71,7 +71,10 @@ class Given(Loops):
         return self.frame.buffer(prefix, node)
 
     def streams(self, o: Operand) -> str:
-        """Whether an output goes past the caches: not what lies apart, or replaces an input that is there."""
+        """Return whether an output goes past the caches.
+
+        Not what lies apart, or replaces an input that is there.
+        """
         key = f"streams {o.name}"
         if key not in self.given:
             stream, output, apart = self.slot("stream"), self.operand(o), self.slot(o.at)

@@ -126,7 +126,7 @@ class Nest(Reaching):
         self.when(wanted, lambda: self.chunks(k, part, rows, width))
 
     def row_addresses(self, row: str) -> tuple[dict[Operand, str], str, list[str]]:
-        """Where each operand has its row, the columns of it, and its places along the kept loops."""
+        """Return where each operand has its row, the columns of it, and its places along the kept loops."""
         index, column, width = row, "", ""
         if self.frame.columns:
             pieces, piece = self.slot("pieces"), self.slot("piece")

@@ -197,7 +197,7 @@ class Units:
         return found
 
     def kept(self, unit: str) -> dict[Node, Access]:
-        """Where the values are that an earlier pass kept, or that a later one reads."""
+        """Return where the values are that an earlier pass kept, or that a later one reads."""
         nest, found = self.nest, {}
         nodes = (*self.part.restores, *self.part.keeps)
         passed = nest.mul(unit, nest.slot("piece")) if nodes else ""
@@ -207,7 +207,10 @@ class Units:
         return found
 
     def target(self, o: Operand, address: str) -> Access:
-        """Where the loop writes an output: a buffer, when it is to go past the caches, or lies apart."""
+        """Return where the loop writes an output.
+
+        A buffer, when it is to go past the caches, or lies apart.
+        """
         nest = self.nest
         if o.moves:
             buffer = nest.buffer(nest.buffer_of("s", o.node))

@@ -101,7 +101,10 @@ def concat_all(*xs: Tensor, axis: int) -> Tensor:
 
 
 def sections(length: int, wanted: int, sizes: Host | None) -> list[int]:
-    """The lengths of the parts of a Split: as given, or equal but for the last, which may be shorter."""
+    """Return the lengths of the parts of a Split.
+
+    As given, or equal but for the last, which may be shorter.
+    """
     if sizes is not None:
         found = list(ints(sizes))
     else:

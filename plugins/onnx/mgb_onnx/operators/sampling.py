@@ -231,7 +231,10 @@ def deform_conv(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Tensor:
-    """A convolution whose taps read between the pixels, each moved by its own offset (Dai et al. 2017)."""
+    """Return a convolution whose taps read between the pixels, each moved by its own offset (Dai et al.
+
+    2017).
+    """
     kernel = w.shape[2:]
     if len(kernel) != 2:
         raise UnsupportedError(f"DeformConv: images have 2 axes here, got {len(kernel)}")
