@@ -52,7 +52,10 @@ def best_other(name: str) -> str | None:
 
 
 def lines(name: str) -> Iterator[str]:
-    """A table: each case with the median of `name`, of EAGER and of the best other one, in microseconds."""
+    """Yield a table.
+
+    Each case with the median of `name`, of EAGER and of the best other one, in microseconds.
+    """
     name = name.lower()
     other = best_other(name)
     contestants = list(dict.fromkeys([name, "eager", *([other] if other else [])]))
@@ -68,7 +71,7 @@ def lines(name: str) -> Iterator[str]:
 def medians(
     function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], contestants: Sequence[str]
 ) -> dict[str, float]:
-    """The median of the calls of each contestant, which take turns."""
+    """Return the median of the calls of each contestant, which take turns."""
     from mgb.backends.plugins import load_backend
     from mgb.executor import Options, compile_program
     from mgb.ir import Spec

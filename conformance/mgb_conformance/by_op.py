@@ -65,7 +65,7 @@ def words_by_gain(reasons: Iterable[str]) -> list[tuple[str, int, int]]:
 
 
 def lines(tests: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """The table for a terminal: ops of which the same is to be said stand together."""
+    """Yield the table for a terminal: ops of which the same is to be said stand together."""
     same: dict[tuple[int, str], list[str]] = {}
     found = tallies(tests)
     for op, tally in found.items():
@@ -105,7 +105,7 @@ def markdown(tests: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _why(tally: Tally) -> str:
-    """The reasons, the most frequent first; dtypes that are not claimed as one."""
+    """Return the reasons, the most frequent first; dtypes that are not claimed as one."""
     dtypes = [r for r in tally.skipped if r.startswith("traits.dtypes has no ")]
     names = sorted({n for r in dtypes for n in r.removeprefix("traits.dtypes has no ").split(", ")})
     reasons = [r for r, _ in tally.skipped.most_common() if r not in dtypes]

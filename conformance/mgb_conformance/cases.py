@@ -88,7 +88,7 @@ def check(
 
 
 def of(function: Callable[..., Any], *arrays: np.ndarray) -> Graph:
-    """The graph of `function` on tensors like `arrays`."""
+    """Return the graph of `function` on tensors like `arrays`."""
     return graph_of(function, *(Spec(a.shape, a.dtype) for a in arrays))
 
 
@@ -136,13 +136,16 @@ def _flat(dtype: np.dtype[Any], size: int, random: np.random.Generator) -> np.nd
 
 @cache
 def elementwise() -> tuple[tuple[str, str], ...]:
-    """Every (dtype, op) such that the element-wise op computes in that dtype."""
+    """Return every (dtype, op) such that the element-wise op computes in that dtype."""
     ops = [op for op in OPS.values() if op.kind is Kind.ELEMENTWISE and op.name not in CASTS]
     return tuple((d, op.name) for d in DTYPES for op in sorted(ops, key=lambda o: o.name) if operands(op, d))
 
 
 def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
-    """The dtypes of the op's operands when it computes in `dtype`, bool apart; empty when it never does."""
+    """Return the dtypes of the op's operands when it computes in `dtype`, bool apart.
+
+    Empty when it never does.
+    """
     wanted = dtypes.as_dtype(dtype)
     try:
         given = (wanted,) * arity(op)
@@ -154,7 +157,7 @@ def operands(op: Op, dtype: str) -> tuple[np.dtype[Any], ...]:
 
 
 def spread(given: Sequence[np.dtype[Any]]) -> list[tuple[int, ...]]:
-    """A shape for each operand, each broadcast in a way of its own.
+    """Return a shape for each operand, each broadcast in a way of its own.
 
     Tiers that take it for the same ops ask for the same kernels, of backends that compile for one shape too.
     """
@@ -197,7 +200,7 @@ def parameters(op: Op) -> dict[str, Any]:
 
 
 def call(op: Op) -> Callable[..., Any]:
-    """The op as a function of its operands."""
+    """Return the op as a function of its operands."""
     params = parameters(op)
     return lambda *xs: apply(op, *xs, **params)
 
@@ -207,7 +210,7 @@ Family = Callable[[str], Callable[..., list[Any]]]
 
 
 def plain(name: str) -> Callable[..., list[Any]]:
-    """The op itself."""
+    """Return the op itself."""
     return lambda *xs: [call(OPS[name])(*xs)]
 
 
@@ -279,7 +282,7 @@ class Batches:
         return found
 
     def _group(self, driver: Driver, dtype: str, name: str) -> list[str]:
-        """The ops that share a kernel with this one: the same operands, claimed by the backend."""
+        """Return the ops that share a kernel with this one: the same operands, claimed by the backend."""
         like = operands(OPS[name], dtype)
         names = [n for d, n in self._cases if d == dtype and operands(OPS[n], d) == like]
         able = [n for n in names if self._missing(driver, dtype, n) is None]

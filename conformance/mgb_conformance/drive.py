@@ -57,7 +57,7 @@ class Driver:
         self.place = place_of(self.backend.traits)
 
     def compile(self, graph: Graph) -> Kernel:
-        """The kernel of `graph`; one that serves it already is used again, as the traits promise."""
+        """Return the kernel of `graph`; one that serves it already is used again, as the traits promise."""
         lowered = lower(graph, self.backend.traits)
         by_shape = self.backend.traits.specialize in (Specialize.SHAPE, Specialize.SIZES)
         key = lowered.key if by_shape else structure_key(lowered)
@@ -68,7 +68,7 @@ class Driver:
     def run(
         self, graph: Graph, arrays: Sequence[Any], over: dict[int, int] | None = None
     ) -> list[np.ndarray]:
-        """The outputs of `graph` on `arrays`.
+        """Return the outputs of `graph` on `arrays`.
 
         Parameters
         ----------
@@ -102,14 +102,17 @@ class Driver:
         return [place.get(array) for _, array in out]
 
     def fill(self, kernel: Kernel, graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs of a kernel of `graph`, with nothing around them; for several threads at once."""
+        """Return the outputs of a kernel of `graph`, with nothing around them.
+
+        For several threads at once.
+        """
         out = tuple(guarded(o.spec.shape, o.spec.dtype, self.place)[1] for o in graph.outputs)
         self._tell("run", graph)
         kernel.run(*map(self.place.put, arrays), out=out)
         return [self.place.get(array) for array in out]
 
     def written(self, graph: Graph, arrays: Sequence[Any], window: Callable[[Any], Any]) -> list[np.ndarray]:
-        """The outputs of `graph`, each in the `window` of an array that has one and twice its lengths.
+        """Return the outputs of `graph`, each in the `window` of an array that has one and twice its lengths.
 
         Raises
         ------
@@ -132,7 +135,10 @@ class Driver:
         return found
 
     def at_once(self, kernel: Kernel, graph: Graph, arrays: Sequence[Any], step: int) -> list[np.ndarray]:
-        """Every `step`-th element of the outputs, as it is when the kernel returns; `FILL` if unwritten."""
+        """Return every `step`-th element of the outputs, as it is when the kernel returns.
+
+        `FILL` if unwritten.
+        """
         out = tuple(guarded(o.spec.shape, o.spec.dtype, self.place)[1].reshape(-1) for o in graph.outputs)
         shaped = tuple(a.reshape(o.spec.shape) for a, o in zip(out, graph.outputs, strict=True))
         self._tell("run", graph)
@@ -144,7 +150,7 @@ class Driver:
             self.watch.tell(doing=f"{what} of\n{graph}")
 
     def _limited(self, what: str, graph: Graph, action: Callable[[], Any]) -> Any:
-        """The result of `action`, in a thread of its own so that a hang is a failure of this test."""
+        """Return the result of `action`, in a thread of its own so that a hang is a failure of this test."""
         if self.hang:
             raise ConformanceError(f"not tried, for the backend hung before: {self.hang}")
         self._tell(what, graph)
@@ -169,14 +175,14 @@ class Driver:
 
 
 def is_announced(name: str) -> bool:
-    """Does another process find the backend, by an entry point or as part of the core?"""
+    """Return whether another process finds the backend, by an entry point or as part of the core."""
     if any(point.name.lower() == name for point in entry_points(group=plugins.GROUP)):
         return True
     return type(plugins.manager.get_plugin(name)).__module__ == plugins.__name__
 
 
 def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], place: Host) -> tuple[Any, Any]:
-    """A buffer full of `FILL`, and the array of `shape` in the middle of it."""
+    """Return a buffer full of `FILL`, and the array of `shape` in the middle of it."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     base = place.filled(nbytes + 2 * GUARD + 64, FILL)
     start = GUARD + -(place.address(base) + GUARD) % 64

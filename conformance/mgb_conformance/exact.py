@@ -14,7 +14,7 @@ FLOATS, INTEGERS = frozenset(d.name for d in dtypes.FLOATS), frozenset(d.name fo
 
 
 def numbers(array: np.ndarray) -> list[Any]:
-    """The elements as Python's numbers, exactly."""
+    """Return the elements as Python's numbers, exactly."""
     with np.errstate(invalid="ignore"):  # of NaN
         found: list[Any] = (array.astype(np.float64) if array.dtype in dtypes.FLOATS else array).tolist()
     return found
@@ -44,7 +44,7 @@ def nearest(value: float, dtype: str) -> float:
 
 
 def fits(value: float, target: str) -> bool:
-    """Can an integer dtype hold what is left of `value` when its fraction is cut off?"""
+    """Return whether an integer dtype can hold what is left of `value` when its fraction is cut off."""
     info = np.iinfo(target)
     return math.isfinite(value) and info.min <= math.trunc(value) <= info.max
 

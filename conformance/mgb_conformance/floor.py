@@ -86,7 +86,7 @@ def _cases() -> dict[str, list[Callable[[], Graph]]]:
 
 
 def _takes(op: Op, spec: Spec) -> bool:
-    """Does a reduction fold such values? Some fold integers alone."""
+    """Return whether a reduction folds such values. Some fold integers alone."""
     try:
         if op.promote is not None:
             op.promote([spec.dtype])
@@ -99,7 +99,7 @@ def _takes(op: Op, spec: Spec) -> bool:
 
 
 def not_compiled(driver: Driver, dtype: str) -> str | None:
-    """Why no program with values of `dtype` is compiled and run by the backend; None when one is."""
+    """Return why no program with values of `dtype` is compiled and run by the backend; None when one is."""
     reasons: dict[str, None] = {}
     for function, arrays in _programs(dtype, driver.backend.traits):
         reason = _run(driver, function, arrays)

@@ -130,12 +130,12 @@ def _within(got: np.ndarray, want: Judged) -> np.ndarray:
 
 
 def largest(dtype: np.dtype[Any]) -> float:
-    """The largest finite number of a float dtype."""
+    """Return the largest finite number of a float dtype."""
     return float(_finfo(dtype).max)
 
 
 def ulp(value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The distance between neighbours of `dtype` around `value`, which is float64."""
+    """Return the distance between neighbours of `dtype` around `value`, which is float64."""
     info = _finfo(dtype)
     low = int(np.frexp(float(info.smallest_normal))[1])
     exponent = np.where(value == 0, low, np.frexp(np.abs(value))[1])  # frexp gives 0 the exponent of 1/2
@@ -193,7 +193,7 @@ def _judge_node(node: Node, *xs: Judged) -> Judged:
 
 
 def _meaning(node: Node) -> Callable[..., np.ndarray]:
-    """The node as a function of float64 arrays."""
+    """Return the node as a function of float64 arrays."""
     name, dtype = node.op.name, node.spec.dtype
     if name == "cast":
         return lambda x: _wide(x.astype(np.float64 if dtype in dtypes.FLOATS else dtype))
@@ -211,7 +211,7 @@ def _meaning(node: Node) -> Callable[..., np.ndarray]:
 
 
 def _moved(run: Callable[..., Any], out: Any, values: list[Any], i: int, error: np.ndarray) -> np.ndarray:
-    """How far `run` moves when operand `i` moves by `error`, up or down."""
+    """Return how far `run` moves when operand `i` moves by `error`, up or down."""
     worst = np.zeros(out.shape)
     for sign in (1, -1):
         moved = run(*values[:i], _step(values[i], error, sign), *values[i + 1 :])

@@ -28,15 +28,15 @@ class Host:
         return np.full(nbytes, value, np.uint8)
 
     def address(self, array: Any) -> int:
-        """Where an array begins."""
+        """Return where an array begins."""
         return int(array.ctypes.data)
 
     def put(self, array: np.ndarray) -> Any:
-        """The array itself, or one of the same layout."""
+        """Return the array itself, or one of the same layout."""
         return array
 
     def get(self, array: Any) -> np.ndarray:
-        """The array itself, or a copy."""
+        """Return the array itself, or a copy."""
         found: np.ndarray = array
         return found
 
@@ -90,5 +90,5 @@ class Gpu(Host):
 
 
 def place_of(traits: Traits) -> Host:
-    """Where a backend with these traits is given arrays: on the host if it takes such."""
+    """Return where a backend with these traits is given arrays: on the host if it takes such."""
     return Host() if "cpu" in traits.devices else Gpu()

@@ -69,7 +69,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _hung(config: pytest.Config) -> str:
-    """The backends that hung, or nothing."""
+    """Return the backends that hung, or nothing."""
     return ", ".join(name for name, driver in config.stash.get(DRIVERS, {}).items() if driver.hang)
 
 
@@ -102,7 +102,7 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], unwanted: set[py
 
 
 def _is_named(item: pytest.Item) -> bool:
-    """Is there a name for what a test of ours tries: a backend or a communicator?"""
+    """Return whether there is a name for what a test of ours tries: a backend or a communicator."""
     is_job = item.function.__module__.endswith(".test_communicators")  # type: ignore[attr-defined]
     return bool(_communicator_name(item) if is_job else _backend_name(item))
 
@@ -122,7 +122,7 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 
 
 def _op_of(item: pytest.Item) -> str:
-    """The op that a test is about, if it is about one."""
+    """Return the op that a test is about, if it is about one."""
     given = _parameters(item)
     return next((given[p] for p in PARAMETERS if isinstance(given.get(p), str)), "")
 
@@ -142,7 +142,7 @@ def _expect_failures(path: Path, items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def driver(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The backend under test, behind guard bands and a clock."""
+    """Return the backend under test, behind guard bands and a clock."""
     from mgb.backends.plugins import installed, load_backend
 
     from .drive import Driver
@@ -161,7 +161,7 @@ def driver(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def communicator(request: pytest.FixtureRequest) -> str:
-    """The name of the communicator under test, which is loaded in the processes of jobs alone."""
+    """Return the name of the communicator under test, which is loaded in the processes of jobs alone."""
     from mgb.distributed.communicator import chosen
 
     name = _communicator_name(request.node)

@@ -44,7 +44,7 @@ class Guarded:
         self.array[...] = xp.asarray(content.reshape(-1))
 
     def check(self, wanted: Any, what: str) -> None:
-        """Is that what stands there, and nothing around it changed?"""
+        """Return whether that stands there, and nothing around it changed."""
         np.testing.assert_array_equal(to_host(self.array), wanted, what)
         every = to_host(self._bytes)
         around = np.concatenate([every[:GUARD], every[len(every) - GUARD :]])

@@ -19,12 +19,15 @@ SHOWN = "kinds dtypes devices scope specialize strided max_inputs ieee api_versi
 
 
 def short_id(nodeid: str) -> str:
-    """A test's name without the file it was collected through: ``TestCasts::test_bitcast[int32-float32]``."""
+    """Return a test's name without the file it was collected through.
+
+    ``TestCasts::test_bitcast[int32-float32]``.
+    """
     return nodeid.partition("::")[2]
 
 
 def describe(name: str) -> dict[str, str]:
-    """The backend, its traits and the ``MGB_*`` variables that are set, as text."""
+    """Return the backend, its traits and the ``MGB_*`` variables that are set, as text."""
     from mgb.backends.plugins import load_backend
 
     backend = load_backend(name)
@@ -51,7 +54,7 @@ def record(name: str, outcome: str, reason: str, seconds: float, op: str = "") -
 
 
 def op_of(report: pytest.TestReport) -> str:
-    """The op that a test is about, if it is about one of mgb's."""
+    """Return the op that a test is about, if it is about one of mgb's."""
     name = dict(report.user_properties).get("mgb_op", "")
     return str(name) if name in _ops() else ""
 

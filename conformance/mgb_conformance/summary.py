@@ -47,7 +47,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _suite(module: str) -> str:
-    """The tiers that a run of the package itself collects are one suite."""
+    """Return the tiers that a run of the package itself collects are one suite."""
     return "mgb_conformance" if "mgb_conformance/test_" in module else module
 
 

@@ -143,7 +143,7 @@ def values(source: str, turn: int) -> np.ndarray:
 
 
 def held(x: np.ndarray, through: Sequence[str]) -> np.ndarray:
-    """Which elements are cast to no integers that cannot hold them."""
+    """Return which elements are cast to no integers that cannot hold them."""
     found = np.full(x.shape, True)
     for target in through:
         if x.dtype in dtypes.FLOATS and target in INTEGERS:
@@ -177,7 +177,7 @@ class Case:
         return f"{self.use} of {' -> '.join((self.source, *self.through))}"
 
     def of(self, x: Any) -> Any:
-        """The Tensor."""
+        """Return the Tensor."""
         for target in self.through:
             x = cast(x, dtype=dtypes.as_dtype(target))
         return uses(self.through[-1])[self.use](x)
@@ -246,7 +246,10 @@ def _bytes(arrays: Sequence[np.ndarray]) -> bytes:
 
 
 def chosen(source: str, through: tuple[str, ...]) -> list[Case]:
-    """One use of a cast, other ones for other dtypes; where it rounds to 16 bits the cast value as well."""
+    """Return one use of a cast, other ones for other dtypes.
+
+    Where it rounds to 16 bits the cast value as well.
+    """
     names = list(uses(through[-1]))
     use = names[(DTYPES.index(source) + 3 * DTYPES.index(through[0])) % len(names)]
     wanted = ("c", use) if through[-1] in HALVES else (use,)

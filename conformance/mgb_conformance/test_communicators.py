@@ -74,7 +74,7 @@ ENDS = {
 
 
 def quick(names: Iterable[str], *few: str) -> list[Any]:
-    """All names, those that are not among the `few` as long sweeps: a job takes a second or two."""
+    """Return all names, those that are not among the `few` as long sweeps: a job takes a second or two."""
     return [pytest.param(name, marks=() if name in few else pytest.mark.slow) for name in names]
 
 

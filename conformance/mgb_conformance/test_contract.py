@@ -39,7 +39,7 @@ except (errors.UnknownBackendError, errors.BackendNotInstalledError):
 
 
 def placed(lengths: tuple[Any, ...]) -> Callable[[Any, Any], Any]:
-    """A function whose graph has these lengths as a parameter."""
+    """Return a function whose graph has these lengths as a parameter."""
     return lambda x, y: (x + iota(shape=lengths, dtype=np.dtype(np.float32))) * y
 
 

@@ -19,7 +19,7 @@ from .drive import Driver
 
 
 def gradients(function: Callable[..., Any], *args: Any) -> list[Any]:
-    """The result of `function` and its gradient in each float operand that it depends on.
+    """Return the result of `function` and its gradient in each float operand that it depends on.
 
     The last of `args` is the gradient of the result; the others are the operands.
     """
@@ -47,7 +47,7 @@ BATCHES = Batches(CASES, _inputs, _family, size=8)
 
 
 def loss(x: Any, w: Any, b: Any) -> Any:
-    """A row-wise classifier: broadcast operands, whose gradients are sums."""
+    """Return a row-wise classifier: broadcast operands, whose gradients are sums."""
     z = tanh(x * w + b)
     shifted = z - reduce_max(z, axis=(1,))
     return log(reduce_sum(exp(shifted), axis=(1,))) - reduce_sum(shifted * w, axis=(1,))

@@ -63,7 +63,7 @@ ORDER = (Strided.CONTIGUOUS, Strided.MONOTONE, Strided.ANY)
 
 
 def mixed(x: Any, y: Any) -> list[Any]:
-    """A few ops, with an output of the shape of `y` alone."""
+    """Return a few ops, with an output of the shape of `y` alone."""
     return [where(x < y, x * y + 1, x - y), y * 2, (x + y) * 0.5]
 
 

@@ -35,7 +35,7 @@ PROGRAM = st.tuples(st.lists(STEP, min_size=1, max_size=20), OUTPUTS)
 
 
 def run(program: tuple[Any, Any], folds: bool, *xs: Any) -> list[Any]:
-    """The outputs of a random program on tensors."""
+    """Return the outputs of a random program on tensors."""
     steps, outputs = program
     values = [x * 1 for x in xs]
     for op, i, j in steps:

@@ -82,7 +82,7 @@ GROUPS: dict[str, Callable[..., Any]] = {
 
 
 def momentum(x: Any, y: Any, axis: tuple[int, ...]) -> list[Any]:
-    """An update whose step is as long as what it updates."""
+    """Return an update whose step is as long as what it updates."""
     mean = y * 0.9 + x * 0.1
     ratio = sqrt(reduce_sum(x * x, axis=axis) + 1.0) / sqrt(reduce_sum(mean * mean, axis=axis) + 1.0)
     return [x - ratio * mean * 0.01, mean]

@@ -23,7 +23,7 @@ SIGNED_ZERO = frozenset({
 
 
 def special(dtype: np.dtype[Any]) -> np.ndarray:
-    """The special values of a float dtype, and some plain ones."""
+    """Return the special values of a float dtype, and some plain ones."""
     info = ml_dtypes.finfo(dtype)
     tiny, least, largest = float(info.smallest_normal), float(info.smallest_subnormal), float(info.max)
     plain = [0.5, 1.0, 1.5, 2.0, 3.0, np.pi, 88.0]

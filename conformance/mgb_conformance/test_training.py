@@ -41,7 +41,7 @@ class Network(M.Module):
 
 
 def losses(backend: str | None, make_optimizer: Any) -> list[float]:
-    """The loss at each step of a short training, compiled when a backend is named."""
+    """Return the loss at each step of a short training, compiled when a backend is named."""
     network = Network()
     manager = GradManager().attach(list(network.parameters()))
     optim = make_optimizer(network.parameters())
@@ -65,7 +65,7 @@ def losses(backend: str | None, make_optimizer: Any) -> list[float]:
 
 
 def on(driver: Driver, function: Any, *arrays: np.ndarray) -> Graph:
-    """The graph of `function` where the backend works."""
+    """Return the graph of `function` where the backend works."""
     return graph_of(function, *(Spec(a.shape, a.dtype, driver.place.device) for a in arrays))
 
 

@@ -41,7 +41,7 @@ class Watch:
 
     @property
     def started(self) -> bool:
-        """Is there a process already?"""
+        """Return whether there is a process already."""
         return self._process is not None
 
     def tell(self, **news: Any) -> None:

@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 
 
 def _homes(**rooms: str) -> dict[str, str]:
-    """Where the modules are, by their short names."""
+    """Return where the modules are, by their short names."""
     return {name: f"{room}.{name}" for room, names in rooms.items() for name in names.split()}
 
 

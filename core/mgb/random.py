@@ -82,7 +82,7 @@ class RNG:
         self.set_state((seed, 0))
 
     def get_state(self) -> tuple[int, int]:
-        """The seed and the number of draws so far: all there is to know."""
+        """Return the seed and the number of draws so far: all there is to know."""
         return self._seed.item(), self._draws.item()
 
     def set_state(self, state: tuple[int, int]) -> None:
@@ -217,7 +217,7 @@ class RNG:
         return found, where(small, power, 0)
 
     def _proposed(self, d: Any, wanted: tuple[int, ...], otherwise: Tensor) -> Tensor:
-        """One proposal for a gamma number of shape ``d + 1 / 3`` where it is accepted."""
+        """Return one proposal for a gamma number of shape ``d + 1 / 3`` where it is accepted."""
         x: Any = self.normal(size=wanted)
         root = 1 + x / sqrt(9 * d)
         v = root * root * root
@@ -266,7 +266,10 @@ class RNG:
         return cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32)
 
     def permutation(self, n: int | Tensor, *, dtype: Any = "int32") -> Tensor:
-        """The integers below `n` in random order, as `dtype`; or a Tensor, its first axis in such order."""
+        """Return the integers below `n` in random order, as `dtype`.
+
+        Or a Tensor, its first axis in such order.
+        """
         if isinstance(n, Tensor):
             return index_get(n, self.permutation(len(n)), axes=(0,), place=0)
         order, wanted = (
@@ -300,7 +303,7 @@ def _shape(size: Size) -> tuple[int, ...]:
 
 
 def states() -> Iterator[Tensor]:
-    """The Tensors that hold the states of all generators: what a compiled call carries on."""
+    """Return the Tensors that hold the states of all generators: what a compiled call carries on."""
     return (tensor for one in tuple(_alive) for tensor in (one._seed, one._draws))
 
 
@@ -314,7 +317,7 @@ SETTINGS.append((sys.modules[__name__], "_generators"))
 
 
 def generator(device: str | None = None) -> RNG:
-    """The generator behind the functions of this module and `functional.dropout`, on `device`.
+    """Return the generator behind the functions of this module and `functional.dropout`, on `device`.
 
     Examples
     --------
@@ -359,7 +362,7 @@ def seed(seed: int) -> None:
 
 
 def get_rng_state() -> tuple[int, int]:
-    """The state of the shared generator; see `RNG.get_state`.
+    """Return the state of the shared generator; see `RNG.get_state`.
 
     Examples
     --------
@@ -470,7 +473,7 @@ def randint(low: int, high: int | None = None, size: Size = None) -> Tensor:
 
 
 def permutation(n: int | Tensor, *, dtype: Any = "int32") -> Tensor:
-    """A random order; see `RNG.permutation`.
+    """Return a random order; see `RNG.permutation`.
 
     Examples
     --------

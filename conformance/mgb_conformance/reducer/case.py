@@ -42,7 +42,7 @@ class Case:
 
     @classmethod
     def of(cls, function: Callable[..., Any], arrays: Sequence[Array]) -> Case:
-        """The graph of a function that is written with `op` and `constant`, on `arrays`."""
+        """Return the graph of a function that is written with `op` and `constant`, on `arrays`."""
         return cls(graph_of(function, *(Spec(a.shape, a.dtype) for a in arrays)), tuple(arrays))
 
     @cached_property
@@ -75,7 +75,7 @@ class Case:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Case:
-        """The case that `save` wrote."""
+        """Return the case that `save` wrote."""
         reader = Reader(path)
         graph = reader.graph(reader.content["graph"], "the graph")
         arrays = []
@@ -86,13 +86,13 @@ class Case:
 
 
 def steps_of(array: Array) -> list[int] | None:
-    """The strides in elements; None: row-major."""
+    """Return the strides in elements; None: row-major."""
     steps = [s // array.itemsize for s in array.strides]
     return None if array.flags.c_contiguous or min(steps, default=0) < 0 else steps
 
 
 def laid_out(array: Array, steps: Sequence[int] | None) -> Array:
-    """A copy of `array` with these strides, in elements; None: row-major.
+    """Return a copy of `array` with these strides, in elements; None: row-major.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def laid_out(array: Array, steps: Sequence[int] | None) -> Array:
 
 
 def op(name: str, *values: Any, **params: Any) -> Tensor:
-    """The op called `name` of these Tensors.
+    """Return the op called `name` of these Tensors.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def op(name: str, *values: Any, **params: Any) -> Tensor:
 
 
 def constant(value: Any, dtype: str | np.dtype[Any]) -> Tensor:
-    """A constant of a graph.
+    """Return a constant of a graph.
 
     Examples
     --------

@@ -21,7 +21,7 @@ _LENGTHS = frozenset({"shape", "window", "size"})
 
 
 def one_output(case: Case) -> Iterator[Case]:
-    """Each output alone."""
+    """Yield each output alone."""
     if len(case.graph.outputs) > 1:
         for node in case.graph.outputs:
             yield _pruned(case, (node,), {})
@@ -45,7 +45,7 @@ def _halves(nodes: Sequence[Node], low: int, high: int) -> Iterator[Node]:
 
 
 def later_start(case: Case) -> Iterator[Case]:
-    """The first nodes, then single ones, as inputs with the values that they have."""
+    """Yield the first nodes, then single ones, as inputs with the values that they have."""
     nodes = case.graph.nodes
     count = len(nodes) // 2
     while count > 1:
@@ -68,7 +68,7 @@ def _with_inputs(case: Case, nodes: Sequence[Node]) -> Case:
 
 
 def without_node(case: Case) -> Iterator[Case]:
-    """One node less: what reads it reads an operand of the same type instead."""
+    """Yield one node less: what reads it reads an operand of the same type instead."""
     for node in case.graph.nodes:
         for operand in dict.fromkeys(node.inputs):
             if operand.spec == node.spec:
@@ -81,7 +81,7 @@ def _pruned(
     instead: Mapping[Node, Node],
     arrays: Mapping[Node, Array] | None = None,
 ) -> Case:
-    """The graph of `outputs` with nodes replaced, and the inputs that it still has."""
+    """Return the graph of `outputs` with nodes replaced, and the inputs that it still has."""
     given = dict(zip(case.graph.inputs, case.arrays, strict=True)) | dict(arrays or {})
     made: dict[Node, Node] = {}
 
@@ -103,7 +103,7 @@ def _pruned(
 
 
 def _order(graph: Graph, follow: Callable[[Node], Node]) -> list[Node]:
-    """The nodes that are needed, each after those that it reads."""
+    """Return the nodes that are needed, each after those that it reads."""
     order: dict[Node, None] = {}
     stack = [(o, False) for o in reversed(graph.outputs)]
     given = set(graph.inputs)
@@ -142,7 +142,7 @@ def remade(
 
 
 def shorter(case: Case) -> Iterator[Case]:
-    """Every axis of a length with less of it: a single element, two, three, half, one less."""
+    """Yield every axis of a length with less of it: a single element, two, three, half, one less."""
     arrays = (*case.arrays, *(n.params["value"] for n in case.graph.nodes if n.op is CONST))
     lengths = sorted({d for a in arrays for d in a.shape if d > 1}, reverse=True)
     for old in lengths:
@@ -188,14 +188,14 @@ def usual_dtypes(case: Case) -> Iterator[Case]:
 
 
 def plain_layout(case: Case) -> Iterator[Case]:
-    """Each input row-major."""
+    """Yield each input row-major."""
     for place, array in enumerate(case.arrays):
         if not array.flags.c_contiguous:
             yield _with_array(case, place, np.ascontiguousarray(array))
 
 
 def plain_values(case: Case) -> Iterator[Case]:
-    """Each input with plain numbers: ones, 0 1 2 ..., a few that repeat; else with fewer digits."""
+    """Yield each input with plain numbers: ones, 0 1 2 ..., a few that repeat; else with fewer digits."""
     for place, array in enumerate(case.arrays):
         for simple in plain_arrays(array.shape, array.dtype):
             if (simple == array).all():

@@ -47,7 +47,7 @@ def _kept(array: Any) -> Array:
 
 
 def recorded(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[list[Case], Options]:
-    """The programs of a call with what they were given, by EAGER; and how the function is compiled.
+    """Return the programs of a call with what they were given, by EAGER; and how the function is compiled.
 
     Parameters
     ----------

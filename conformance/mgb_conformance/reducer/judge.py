@@ -66,7 +66,7 @@ def judged(case: Case, options: Options) -> Verdict | None:
 
 
 def _in_float64(case: Case) -> list[Array] | None:
-    """The outputs of the case in float64; None where it computes in nothing shorter, or cannot be."""
+    """Return the outputs of the case in float64; None where it computes in nothing shorter, or cannot be."""
     wide = case
     for short in (dtypes.float32, *dtypes.HALVES):
         wide = in_dtype(wide, short, dtypes.float64) or wide

@@ -51,7 +51,7 @@ def test_{backend}_agrees_with_eager():
 def written(
     case: Case, verdict: Verdict, options: Options, path: Path, origin: str, script: str | None = None
 ) -> str:
-    """The text of a test module at `path`; long arrays go into a file beside it.
+    """Return the text of a test module at `path`; long arrays go into a file beside it.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def _imports(text: str) -> Iterator[str]:
 
 
 def _lines(graph: Graph) -> Iterator[str]:
-    """The body of the function that makes `graph`."""
+    """Yield the body of the function that makes `graph`."""
     names = {n: f"x{k}" for k, n in enumerate(graph.inputs)}
     for number, node in enumerate(graph.nodes):
         names[node] = f"v{number}"
@@ -124,7 +124,7 @@ def _parameter(value: Any) -> str:
 
 
 def _array(array: Array, name: str, data: Path) -> str:
-    """An expression for it."""
+    """Return an expression for it."""
     file = f"np.load(Path(__file__).with_name({data.name!r}))"
     shape = tuple(map(int, array.shape))
     text = _text(array) or f'{file}[{name!r}].view("{array.dtype.name}").reshape({shape})'
@@ -133,7 +133,7 @@ def _array(array: Array, name: str, data: Path) -> str:
 
 
 def _text(array: Array) -> str | None:
-    """An expression without a file; None where that would be long."""
+    """Return an expression without a file; None where that would be long."""
     shape, count = tuple(map(int, array.shape)), array.size
     for simple, text in zip(plain_arrays(shape, array.dtype), _PLAIN):
         if (simple == array).all():

@@ -31,7 +31,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def smallest(case: Case, fails: Callable[[Case], bool], told: Callable[[Case], None] | None = None) -> Case:
-    """A case that fails, and no longer fails after any single change.
+    """Return a case that fails, and no longer fails after any single change.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def smallest(case: Case, fails: Callable[[Case], bool], told: Callable[[Case], N
 def _first(
     change: Change, case: Case, fails: Callable[[Case], bool], refused: set[tuple[str, bytes]]
 ) -> Case | None:
-    """The first change after which it still fails."""
+    """Return the first change after which it still fails."""
     for found in change(case):
         key = (found.graph.key, b"".join(a.tobytes("A") for a in found.arrays))
         if key in refused:
@@ -79,7 +79,7 @@ def _first(
 
 
 def _is_meant(case: Case) -> bool:
-    """Does EAGER compute it?"""
+    """Return whether EAGER computes it."""
     try:
         return all(case.values[o] is not None for o in case.graph.outputs)
     except Exception:  # an index that is out of range now, and whatever else an op refuses

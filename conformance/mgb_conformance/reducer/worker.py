@@ -34,7 +34,10 @@ def _serve(connection: Any, script: str | None) -> None:
 
 
 def _context() -> Any:
-    """How processes are made: where one can, from one that has imported mgb and nothing of the user's."""
+    """Return how processes are made.
+
+    Where one can, from one that has imported mgb and nothing of the user's.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")

@@ -137,7 +137,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Is the mark passed?"""
+        """Return whether the mark is passed."""
         return all(is_done() for is_done in self._before)
 
 
@@ -150,7 +150,7 @@ Stream.ptds = Stream(ptds=True)  # type: ignore[attr-defined]
 
 
 def get_current_stream(device_id: int | None = None) -> Stream:
-    """The stream that work goes to."""
+    """Return the stream that work goes to."""
     default: Stream = Stream.ptds if State.per_thread else Stream.null  # type: ignore[attr-defined]
     return state.streams.get(state.device if device_id is None else device_id, default)
 

@@ -135,7 +135,7 @@ def _asarray(
 
 
 def _foreign(interface: dict[str, Any], owner: Any) -> np.ndarray:
-    """The memory that ``__cuda_array_interface__`` describes; no copy."""
+    """Return the memory that ``__cuda_array_interface__`` describes; no copy."""
     dtype, shape = np.dtype(interface["typestr"]), interface["shape"]
     strides = interface.get("strides") or np.empty(shape, dtype).strides
     reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize

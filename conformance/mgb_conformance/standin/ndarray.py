@@ -89,7 +89,7 @@ class ndarray:
     # out
 
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> np.ndarray:
-        """A copy in the memory of the host."""
+        """Return a copy in the memory of the host."""
         return self._host.copy(order=order if self._host.ndim else "C")  # type: ignore[call-overload]
 
     def item(self) -> Any:

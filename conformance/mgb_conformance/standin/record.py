@@ -41,7 +41,7 @@ def _below(module: ModuleType, folder: str) -> Any:
 
 
 def _functions(module: Any) -> dict[str, list[str] | None]:
-    """The parameters of each function; None where they are not known."""
+    """Return the parameters of each function; None where they are not known."""
     names = (n for n in dir(module) if not n.startswith("_"))
     functions = ((n, getattr(module, n)) for n in names)
     return {n: _parameters(f) for n, f in functions if inspect.isroutine(f) or type(f).__name__ == "_GUFunc"}
@@ -55,7 +55,10 @@ def _parameters(function: Any) -> list[str] | None:
 
 
 def _told(text: str) -> list[str] | None:
-    """The parameters in the first line of a compiled function's text: ``name(self, axis=None) -> array``."""
+    """Return the parameters in the first line of a compiled function's text.
+
+    ``name(self, axis=None) -> array``.
+    """
     head = re.match(r"[\w.]+\((.*?)\)( ->|$)", text.partition("\n")[0])
     if head is None:
         return None

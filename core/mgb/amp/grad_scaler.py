@@ -163,7 +163,7 @@ class GradScaler(Holder):
     # state
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale, how long it has been good, and the options; all numbers."""
+        """Return the scale, how long it has been good, and the options; all numbers."""
         numbers = {"scale_factor": self.scale_factor.item(), "tracker": self._tracker.item()}
         return numbers | {name: getattr(self, name) for name in _OPTIONS}
 

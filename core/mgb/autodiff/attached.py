@@ -52,7 +52,7 @@ _ending: ContextVar[Ending | None] = ContextVar("_ending", default=None)
 
 
 def backwarding() -> Ending | None:
-    """The end of the `GradManager.backward` that runs now; None: none runs."""
+    """Return the end of the `GradManager.backward` that runs now; None: none runs."""
     return _ending.get()
 
 

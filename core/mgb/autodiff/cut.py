@@ -26,7 +26,10 @@ _SOURCE, _SINK = 0, 1
 
 
 def depending_on(nodes: Iterable[Node], roots: Collection[Node]) -> set[Node]:
-    """Those of `nodes`, each after what it reads, that read one of `roots`; with the roots themselves."""
+    """Return those of `nodes`, each after what it reads, that read one of `roots`.
+
+    With the roots themselves.
+    """
     found = set(roots)
     for node in nodes:
         if not found.isdisjoint(node.inputs):
@@ -35,7 +38,7 @@ def depending_on(nodes: Iterable[Node], roots: Collection[Node]) -> set[Node]:
 
 
 def values_to_keep(gradients: Sequence[Node], arriving: Sequence[Node], held: Collection[Node]) -> list[Node]:
-    """The values of the forward pass from which the backward pass computes everything that it reads.
+    """Return the values of the forward pass from which the backward pass computes everything that it reads.
 
     Parameters
     ----------
@@ -111,7 +114,7 @@ class Network:
         self._capacity: list[int] = []
 
     def vertex(self) -> int:
-        """A new vertex."""
+        """Return a new vertex."""
         self._edges.append([])
         return len(self._edges) - 1
 
@@ -123,7 +126,7 @@ class Network:
             self._capacity.append(room)
 
     def behind_the_cut(self) -> set[int]:
-        """The vertices on the sink's side of the minimum cut that is nearest the sink."""
+        """Return the vertices on the sink's side of the minimum cut that is nearest the sink."""
         while (levels := self._levels())[_SINK] >= 0:
             untried = [list(edges) for edges in self._edges]
             while self._push(levels, untried):
@@ -180,7 +183,7 @@ class Network:
 def without(
     graph: Graph, arrived: Collection[int], missing: Collection[int]
 ) -> tuple[Graph, tuple[int, ...]]:
-    """The part of a backward graph that runs when some gradients do not arrive.
+    """Return the part of a backward graph that runs when some gradients do not arrive.
 
     What only they lead to is dropped, as a tape would never come there; where it meets another gradient that
     one is the sum, and any other op reads zeros.

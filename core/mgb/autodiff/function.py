@@ -45,11 +45,14 @@ class Function(ABC):
 
     @abstractmethod
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """The result, computed without being recorded."""
+        """Return the result, computed without being recorded."""
 
     @abstractmethod
     def backward(self, *output_grads: Any) -> Tensor | Sequence[Tensor | None] | None:
-        """The gradient of each input, None where there is none; it gets None for outputs without use."""
+        """Return the gradient of each input, None where there is none.
+
+        It gets None for outputs without use.
+        """
 
     def __call__(self, *inputs: Tensor) -> Any:
         for tensor in inputs:
@@ -98,7 +101,7 @@ _set_by_forward: WeakKeyDictionary[type[Function], set[str]] = WeakKeyDictionary
 def _gradients(
     function: Function, kept: dict[str, Any], given: Sequence[Spec], results: int, grads: Mapping[int, Tensor]
 ) -> Sequence[Tensor | None]:
-    """The gradient of each input, which were of the specs `given`."""
+    """Return the gradient of each input, which were of the specs `given`."""
     parts = _backward(function, kept, map(grads.get, range(results)))
     parts = [parts] if parts is None or isinstance(parts, Tensor) else list(parts)
     name = type(function).__name__

@@ -40,7 +40,7 @@ class _Recorder(ABC):
 
     @abstractmethod
     def _records(self) -> bool:
-        """Does it record now? What a ``with`` opened ends with that at the latest."""
+        """Return whether it records now. What a ``with`` opened ends with that at the latest."""
 
     @abstractmethod
     def _opened_by(self, frame: FrameType) -> None:
@@ -125,7 +125,7 @@ class GradManager(_Recorder, Holder):
         return self
 
     def attached_tensors(self) -> list[Tensor]:
-        """The tensors that want a gradient, in the order they were attached."""
+        """Return the tensors that want a gradient, in the order they were attached."""
         self._tell()
         return self._alive()
 
@@ -320,7 +320,7 @@ _WITH = dis.opmap.get("BEFORE_WITH", -1)
 
 
 def _has_ended(frame: FrameType | None) -> bool:
-    """Has the function ended that runs in `frame`, though an interrupt may have kept ``__exit__`` from it?"""
+    """Return whether the function of `frame` has ended; an interrupt may have prevented ``__exit__``."""
     if frame is None:
         return False
     try:

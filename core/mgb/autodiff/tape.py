@@ -50,7 +50,7 @@ class Node:
         self.op, self.inputs, self.saved, self.output, self.params = op, inputs, saved, output, params
 
     def pull(self, g: Tensor) -> Sequence[Tensor | None]:
-        """The gradient of each input, given that of the output."""
+        """Return the gradient of each input, given that of the output."""
         rule = self.op.grad
         assert rule is not None
         parts = rule(g, _turned(self.output), *map(_turned, self.saved), **self.params)
@@ -158,7 +158,7 @@ class Tape:
         self._nodes.append(weakref.ref(node))
 
     def has_seen(self, tensor: Tensor) -> bool:
-        """Was this tape open when `tensor` got its value, or watches it?"""
+        """Return whether this tape was open when `tensor` got its value, or watches it."""
         return tensor._level >= self.level or self in (tensor._tape or ())
 
     def backward(self, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:
@@ -221,12 +221,12 @@ def _let_record(tapes: Iterable[Tape], records: bool) -> None:
 
 
 def open_tapes() -> tuple[Tape, ...]:
-    """The tapes opened in this context, outer ones first."""
+    """Return the tapes opened in this context, outer ones first."""
     return _open.get()
 
 
 def snapshot(tensor: Tensor, level: int) -> Tensor:
-    """An alias of `tensor` that only the tapes outside `level` see."""
+    """Return an alias of `tensor` that only the tapes outside `level` see."""
     return tensor._alias(_outside(tensor._tape, level) if tensor._tape else None)
 
 

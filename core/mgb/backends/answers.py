@@ -92,7 +92,7 @@ def _check(given: Any, kinds: Any, what: str) -> None:
 
 
 def _check_pairs(pairs: Any, what: str, counts: tuple[int, int]) -> None:
-    """Are they pairs of numbers, each below its count?"""
+    """Return whether they are pairs of numbers, each below its count."""
     _check(pairs, Collection, f"{what} is")
     for pair in pairs:
         numbers = isinstance(pair, tuple) and len(pair) == 2 and all(type(n) is int for n in pair)

@@ -161,7 +161,10 @@ class Backend(ABC):
     variables: tuple[config.Variable, ...] = ()
 
     def probe(self) -> str | None:
-        """Why it cannot run here, with the command that mends it; None when it can. Imports no toolchain."""
+        """Return why it cannot run here, with the command that mends it.
+
+        None when it can. Imports no toolchain.
+        """
         return None
 
     @abstractmethod
@@ -200,7 +203,7 @@ class Backend(ABC):
         varying: Sequence[int],
         launch_graph: bool | None = None,
     ) -> Callable[[Sequence[Any]], None] | None:
-        """One call for kernels that run one after the other on one device; there may be one alone.
+        """Return one call for kernels that run one after the other on one device; there may be one alone.
 
         Parameters
         ----------
@@ -250,7 +253,10 @@ class Backend(ABC):
         return "0"
 
     def save(self, kernel: Kernel) -> bytes | None:
-        """The compiled code as bytes for the on-disk cache; None: it cannot be kept. Errors are logged."""
+        """Return the compiled code as bytes for the on-disk cache.
+
+        None: it cannot be kept. Errors are logged.
+        """
         return None
 
     def target(self) -> str:
@@ -258,7 +264,7 @@ class Backend(ABC):
         return self.version()
 
     def mismatch(self, target: str) -> str | None:
-        """Why kernels saved for `target`, maybe on another machine, cannot run here; None when they can.
+        """Return why kernels saved for `target` cannot run here; None if they can.
 
         Imports no toolchain, and does without one: files are loaded where `probe` has an objection.
         """
@@ -266,7 +272,10 @@ class Backend(ABC):
         return None if target == here else f"they were compiled for {target}, here is {here}"
 
     def load(self, graph: Graph, blob: bytes) -> Kernel:
-        """The kernel that `save` made `blob` of, maybe elsewhere; an exception means: compile again."""
+        """Return the kernel that `save` made `blob` of, maybe elsewhere.
+
+        An exception means: compile again.
+        """
         raise NotImplementedError
 
 

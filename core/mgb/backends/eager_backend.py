@@ -41,7 +41,7 @@ class EagerBackend(Backend):
         return replace(_TRAITS, vocabulary=frozenset(OPS))
 
     def compile(self, graph: Graph) -> Kernel:
-        """The fold of `mgb.tensor.apply.evaluate` over `graph`."""
+        """Return the fold of `mgb.tensor.apply.evaluate` over `graph`."""
         given = {node: dict(node.params) for node in graph.nodes}
         followed = {node: params for node, params in given.items() if is_sized(params)}
 

@@ -133,7 +133,7 @@ class Status:
 
 
 def installed() -> Mapping[str, str]:
-    """The name of each backend that is here and the distribution it comes from; imports none of them.
+    """Return the name of each backend that is here and the distribution it comes from; imports none of them.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def installed() -> Mapping[str, str]:
 
 
 def load_backend(name: str) -> Backend:
-    """The backend called `name`, ready to compile.
+    """Return the backend called `name`, ready to compile.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def load_backend(name: str) -> Backend:
 
 
 def _problem(backend: Backend) -> str:
-    """Why `backend` cannot run here; empty when it can."""
+    """Return why `backend` cannot run here; empty when it can."""
     return answer(backend, "probe", (str, NoneType)) or ""
 
 
@@ -252,7 +252,7 @@ def _import_plugin(name: str, point: EntryPoint) -> object:
 
 
 def load_plugin(point: EntryPoint) -> object:
-    """The plugin at an entry point, registered; whatever is wrong with it is raised as it is."""
+    """Return the plugin at an entry point, registered; whatever is wrong with it is raised as it is."""
     try:
         plugin: object = point.load()  # pluggy would read what every distribution here announces
         manager.register(plugin, name=point.name)
@@ -273,7 +273,7 @@ def ask(plugin: object, hook: str, name: str) -> object:
 
 
 def _ask(name: str, plugin: object) -> Backend:
-    """The backend that `plugin` has under `name`, if what it says of itself makes sense."""
+    """Return the backend that `plugin` has under `name`, if what it says of itself makes sense."""
     try:
         backend = ask(plugin, "mgb_backend", name)
         traits = getattr(backend, "traits", None)  # a property, maybe
@@ -367,7 +367,7 @@ def check_names(names: str) -> None:
 
 
 def choose_backend(device_type: str, names: str | Sequence[str] | None = None) -> Backend:
-    """The backend for a kind of device.
+    """Return the backend for a kind of device.
 
     Parameters
     ----------
@@ -422,7 +422,7 @@ def _first_serving(device_type: str, names: Sequence[str]) -> Backend:
 
 
 def own(name: str) -> bool:
-    """Is `name` a backend of this project: one of `EXTRAS`, or from the distribution of one?
+    """Return whether `name` is a backend of this project: one of `EXTRAS`, or from the distribution of one.
 
     Examples
     --------
@@ -434,12 +434,15 @@ def own(name: str) -> bool:
 
 
 def _turn(backend: Backend) -> tuple[int, bool, str]:
-    """The order of choice: the highest priority, of equal ones this project's first, then by name."""
+    """Return the order of choice: the highest priority, of equal ones this project's first, then by name."""
     return -backend.traits.priority, not own(backend.name), backend.name
 
 
 def _best(device_type: str) -> Backend:
-    """The first in the order of `_turn` that runs; those behind it are not asked whether they would."""
+    """Return the first in the order of `_turn` that runs.
+
+    Those behind it are not asked whether they would.
+    """
     serving = []
     for name in installed():
         try:
@@ -461,7 +464,7 @@ def _best(device_type: str) -> Backend:
 
 
 def install_line() -> str:
-    """The command that brings the CPU backends: from the checkout that mgb comes from, if it has one.
+    """Return the command that brings the CPU backends: from the checkout that mgb comes from, if it has one.
 
     Examples
     --------
@@ -496,7 +499,7 @@ def _warn_of_none() -> None:
 
 
 def status() -> tuple[Status, ...]:
-    """Every backend that is installed or known, sorted by name; imports all that are installed.
+    """Return every backend that is installed or known, sorted by name; imports all that are installed.
 
     Examples
     --------

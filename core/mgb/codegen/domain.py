@@ -16,7 +16,7 @@ Span = tuple[bool, ...]
 
 
 def values(graph: Graph) -> tuple[Node, ...]:
-    """Every value of `graph`: the inputs, then the nodes.
+    """Return every value of `graph`: the inputs, then the nodes.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def values(graph: Graph) -> tuple[Node, ...]:
 
 
 def operands(node: Node) -> tuple[Node, ...]:
-    """The inputs of `node` that it reads at its own place: an ``extent`` reads none, and no table is.
+    """Return the inputs of `node` that it reads at its own place: an ``extent`` reads none, and no table is.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def operands(node: Node) -> tuple[Node, ...]:
 
 
 def tables(graph: Graph) -> frozenset[Node]:
-    """The inputs of a group that are looked up, and nothing else: they lie outside of its domain.
+    """Return the inputs of a group that are looked up, and nothing else: they lie outside of its domain.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def tables(graph: Graph) -> frozenset[Node]:
 
 
 def reached(look_up: Node) -> Shape:
-    """The shape of a table, by the axes of the domain along which a loop goes through it.
+    """Return the shape of a table, by the axes of the domain along which a loop goes through it.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def reached(look_up: Node) -> Shape:
 
 
 def domain(graph: Graph) -> Shape:
-    """The shape that every value of a group broadcasts to, but for tables.
+    """Return the shape that every value of a group broadcasts to, but for tables.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def spans(graph: Graph) -> Mapping[Node, Span]:
 
 
 def varying(shape: Shape, ndim: int) -> Span:
-    """The axes of `ndim` along which an array of `shape` varies.
+    """Return the axes of `ndim` along which an array of `shape` varies.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def aligned(shape: Shape, ndim: int) -> Shape:
 
 
 def reduced_axes(graph: Graph) -> tuple[int, ...]:
-    """The domain axes that the group folds, or scans, sorted; empty when nothing is folded.
+    """Return the domain axes that the group folds, or scans, sorted; empty when nothing is folded.
 
     A reduction along axes where its input has length 1 folds nothing and counts for nothing.
 
@@ -231,6 +231,6 @@ def _every_size(graph: Graph) -> list[tuple[int, int]]:
 
 
 def _is_around_product(graph: Graph) -> bool:
-    """Are all shapes made of those of arrays, by broadcasting and by one product of matrices?"""
+    """Return whether shapes follow from those of arrays by broadcasting and by one product of matrices."""
     kinds = [n.op.kind for n in graph.nodes if n.op is not CONST]  # an iota has a shape of its own
     return kinds.count(Kind.CONTRACT) == 1 and set(kinds) <= {Kind.CONTRACT, Kind.ELEMENTWISE}

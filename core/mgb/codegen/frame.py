@@ -94,7 +94,7 @@ class Frame(Generic[Described]):
         self.columns = not self.flat and self.inner is not None and self.inner not in schedule.reduced
 
     def named(self) -> Iterator[tuple[str, Node]]:
-        """The names of the operands."""
+        """Return the names of the operands."""
         leaves = [v for v in self.graph.nodes if is_operand(v)]
         parts = {
             "x": self.graph.inputs,

@@ -44,7 +44,7 @@ def hazards(graph: Graph, schedule: Schedule) -> tuple[tuple[int, int], ...]:
 
 
 def replaced(graph: Graph, y: Node) -> tuple[int, ...]:
-    """The inputs whose memory `y`, computed from their elements, may be given: updates in place.
+    """Return the inputs whose memory `y`, computed from their elements, may be given: updates in place.
 
     Examples
     --------

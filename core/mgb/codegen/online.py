@@ -58,7 +58,7 @@ class Online:
 
 
 def online(schedule: Schedule) -> tuple[Online, ...]:
-    """The folds of the second pass, when the first can do all that it is for; empty otherwise.
+    """Return the folds of the second pass, when the first can do all that it is for; empty otherwise.
 
     Examples
     --------

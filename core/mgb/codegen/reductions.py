@@ -12,7 +12,7 @@ from ..ops.declare import OPS
 
 
 def reductions(words: Container[str]) -> tuple[str, ...]:
-    """The reductions that a backend prints which folds two elements by `words`.
+    """Return the reductions that a backend prints which folds two elements by `words`.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def reductions(words: Container[str]) -> tuple[str, ...]:
 
 
 def scans(words: Container[str]) -> tuple[str, ...]:
-    """The scans that a backend prints which folds two elements by `words`.
+    """Return the scans that a backend prints which folds two elements by `words`.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def _folding(kind: Kind, words: Container[str]) -> tuple[str, ...]:
 
 
 def combine(fold: Node) -> str:
-    """The name of the op that folds two elements.
+    """Return the name of the op that folds two elements.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def identity(fold: Node) -> Any:
 
 
 def accumulator(fold: Node) -> np.dtype[Any]:
-    """The dtype in which the folds of many elements are folded.
+    """Return the dtype in which the folds of many elements are folded.
 
     Examples
     --------

@@ -76,7 +76,7 @@ class Pass:
 
     @property
     def is_for_chunks(self) -> bool:
-        """Is it needed only where several share a row?"""
+        """Return whether it is needed only where several share a row."""
         return not (self.stores or self.folds)
 
 
@@ -132,7 +132,7 @@ def is_operand(node: Node) -> bool:
 
 
 def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset()) -> Schedule:
-    """The passes of `graph`, a group of one domain.
+    """Return the passes of `graph`, a group of one domain.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def _pass(facts: _Facts, k: int, ends: Nodes, kept: frozenset[Node], ready: froz
 
 
 def _kept(facts: _Facts, ends: list[Nodes], keep_ops: int) -> frozenset[Node]:
-    """The dear values that one pass makes and a new value of a later pass reads."""
+    """Return the dear values that one pass makes and a new value of a later pass reads."""
     first: dict[Node, int] = {}
     for k, end in enumerate(ends):
         for v in facts.cone(end) if facts.is_needed(k) else ():
@@ -223,7 +223,7 @@ class _Facts:
         return node.op.kind is Kind.SCAN and node.spec.shape[node.params["axis"]] != 1
 
     def is_needed(self, k: int) -> bool:
-        """Is pass `k` for more than the chunks of scans?"""
+        """Return whether pass `k` is for more than the chunks of scans."""
         return bool(self.folds(k) or self.stores(k))
 
     def _needed(self) -> Nodes:
@@ -243,16 +243,16 @@ class _Facts:
         return tuple(v for v in self.outputs if v in self.full and self.level[v] == k)
 
     def ends(self, k: int) -> Nodes:
-        """The full values that pass `k` exists for."""
+        """Return the full values that pass `k` exists for."""
         return (*(f.inputs[0] for f in (*self.folds(k), *self.totals(k))), *self.stores(k))
 
     def rows(self, k: int) -> Nodes:
-        """The row values that are computed once `k` passes are done."""
+        """Return the row values that are computed once `k` passes are done."""
         found = (v for v in self.needed if v not in self.full and not self.is_fold(v) and not is_operand(v))
         return tuple(v for v in found if self.level[v] == k)
 
     def cone(self, ends: Iterable[Node], given: frozenset[Node] = frozenset()) -> Nodes:
-        """The full values that `ends` need, themselves included, no further than `given`."""
+        """Return the full values that `ends` need, themselves included, no further than `given`."""
         found = {v for v in ends if v in self.full}
         for v in reversed(self.order):
             if v in found and v not in given:

@@ -23,7 +23,7 @@ C_TYPES = {"bool": "bool", "float32": "float", "float64": "double"} | {
 
 
 def expression(node: Node, operands: Iterable[str], table: Table) -> str:
-    """The text of one application.
+    """Return the text of one application.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def expression(node: Node, operands: Iterable[str], table: Table) -> str:
 def statements(
     nodes: Iterable[Node], names: dict[Node, str], table: Table, assign: Assign, prefix: str = "v"
 ) -> list[str]:
-    """One statement for each of `nodes`; its name is added to `names`.
+    """Return one statement for each of `nodes`; its name is added to `names`.
 
     Nodes that have a name already (inputs, an ``iota`` that is a loop counter) are skipped; scalar constants
     become the text that ``table["const"]`` gives and need no statement.
@@ -89,7 +89,7 @@ def statements(
 
 
 def scalar(node: Node) -> np.generic:
-    """The value of a constant of one element.
+    """Return the value of a constant of one element.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def scalar(node: Node) -> np.generic:
 
 
 def c_literal(node: Node) -> str:
-    """A scalar constant as an exact C expression of its own type, for ``table["const"]``.
+    """Return a scalar constant as an exact C expression of its own type, for ``table["const"]``.
 
     NaN and the infinities are written ``NAN`` and ``INFINITY`` (``math.h``); float16 and bfloat16 as float.
 

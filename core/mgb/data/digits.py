@@ -49,7 +49,7 @@ def load_digits() -> tuple[Array, Array, Array, Array]:
 def batches(
     images: Array, labels: Array, batch_size: int, seed: int, drop_last: bool = True
 ) -> Iterator[tuple[Array, Array]]:
-    """One epoch in shuffled batches; the same seed gives the same order.
+    """Return one epoch in shuffled batches; the same seed gives the same order.
 
     Parameters
     ----------

@@ -147,7 +147,10 @@ class DataLoader:
         return self._ahead(task, chosen) if self.num_workers else map(task, chosen)
 
     def _ahead(self, task: _Task, chosen: Sequence[Sequence[int]]) -> Iterator[Any]:
-        """The batches in order, made by workers; whatever ends the loop, nobody goes on working for it."""
+        """Yield the batches in order, made by workers.
+
+        Whatever ends the loop, nobody goes on working for it.
+        """
         workers: Executor
         if self.processes:
             workers, work = (
@@ -213,7 +216,7 @@ def collate(samples: list[Any]) -> Any:
 
 
 def as_tensors(batch: Any) -> Any:
-    """A nest in which arrays are Tensors."""
+    """Return a nest in which arrays are Tensors."""
     if isinstance(batch, np.ndarray):
         return Tensor(batch)
     if isinstance(batch, dict):

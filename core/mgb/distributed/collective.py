@@ -35,7 +35,7 @@ _BLOCKED_SOURCE = frozenset({"reduce_scatter", "scatter"})
 
 
 def place_of_user() -> str:
-    """The user's line: that of an op of a program stands in the text of the program."""
+    """Return the user's line: that of an op of a program stands in the text of the program."""
     file, _, line = caller().rpartition(":")
     noted = linecache.getline(file, int(line)).partition("  # ")[2].strip() if file.startswith("<") else ""
     return noted or f"{file}:{line}"
@@ -60,7 +60,7 @@ def taken(x: Any, about: str) -> Any:
 
 
 def empty_beside(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array where `x` is."""
+    """Return an array where `x` is."""
     on_cpu = isinstance(x, np.ndarray | np.generic)
     return memory.empty(shape, dtype) if on_cpu else np.empty_like(x, shape=shape, dtype=dtype)
 
@@ -77,7 +77,7 @@ def _ordered_bits(x: Any, nan: int) -> Any:
 
 
 def _code(reduce: str, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], Any, Any]:
-    """A dtype that every communicator reduces, and what leads there and back; None: a cast does."""
+    """Return a dtype that every communicator reduces, and what leads there and back; None: a cast does."""
     if dtype in dtypes.HALVES:
         wide, there, back = _code(reduce, dtypes.float32)
         return (
@@ -105,11 +105,11 @@ class Begun:
         self._exchange, self._result = exchange, result
 
     def test(self) -> bool:
-        """Is it done? All that are under way go on."""
+        """Return whether it is done. All that are under way go on."""
         return world().test(self._exchange)
 
     def finish(self) -> Any:
-        """The result, when it is done."""
+        """Return the result, when it is done."""
         world().finish(self._exchange)
         return self._result()
 
@@ -138,7 +138,7 @@ def _summed(reduce: str) -> Callable[..., Begun]:
 
 
 def _run(kind: str, reduce: str = "") -> Callable[..., Any]:
-    """The eager rule of a collective."""
+    """Return the eager rule of a collective."""
 
     def run(x: Any, *_before: Any, group: str, size: int = 1, axis: int = 0, axes: Any = None) -> Any:
         what = Collective(kind, reduce)

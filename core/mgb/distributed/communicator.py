@@ -57,7 +57,7 @@ class Ticket(Protocol):
     """An exchange under way; the arrays belong to it until it is done."""
 
     def test(self) -> bool:
-        """Is it done? Also lets it go on; never blocks."""
+        """Return whether it is done. Also lets it go on; never blocks."""
 
 
 class Channel(ABC):
@@ -113,7 +113,7 @@ class Communicator(ABC):
     extends: str = ""
 
     def probe(self) -> str | None:
-        """Why it cannot run here, with the command that mends it; None when it can."""
+        """Return why it cannot run here, with the command that mends it; None when it can."""
         return None
 
     def command(self, number: int, program: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
@@ -141,7 +141,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def group(self, ranks: tuple[int, ...]) -> Channel:
-        """The channel of `ranks`, in this order, which all of them ask for at about the same time.
+        """Return the channel of `ranks`, in this order, which all of them ask for at about the same time.
 
         Those who ask again get another channel, apart from the first.
         """
@@ -160,7 +160,7 @@ class Communicator(ABC):
 
 
 def chosen(name: str | None = None, joins: bool = True) -> Communicator:
-    """The communicator called `name`, or that ``MGB_DISTRIBUTED_BACKEND`` names, or the only one.
+    """Return the communicator called `name`, or that ``MGB_DISTRIBUTED_BACKEND`` names, or the only one.
 
     One that extends another one counts as that, and is taken in its place if it can run here.
 

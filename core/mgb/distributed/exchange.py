@@ -60,11 +60,11 @@ class Exchange:
         self.ticket = self.line.words.start(_TO_ALL, mine, self.words)
 
     def is_announced(self) -> bool:
-        """Have all ranks said what comes?"""
+        """Return whether all ranks have said what comes."""
         return not self.word or (self.ticket is not None and self.ticket.test())
 
     def is_alike(self) -> bool:
-        """Have they said the same?"""
+        """Return whether they have said the same."""
         return not self.word or all(bytes(w) == self.word for w in self.words)
 
     def start(self) -> None:

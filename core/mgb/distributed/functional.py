@@ -49,37 +49,37 @@ def _along(function: Any, inp: Any, group: Ranks, device: str | None, axis: int)
 
 
 def all_reduce_sum(inp: Tensor, group: Ranks = WORLD, device: str | None = None) -> Tensor:
-    """The sum over all ranks, on each."""
+    """Return the sum over all ranks, on each."""
     return _whole(collective.all_reduce_sum, inp, group, device)
 
 
 def all_reduce_max(inp: Tensor, group: Ranks = WORLD, device: str | None = None) -> Tensor:
-    """The largest of all ranks, element by element, on each; NaN wins."""
+    """Return the largest of all ranks, element by element, on each; NaN wins."""
     return _whole(collective.all_reduce_max, inp, group, device)
 
 
 def all_reduce_min(inp: Tensor, group: Ranks = WORLD, device: str | None = None) -> Tensor:
-    """The smallest of all ranks, element by element, on each; NaN wins."""
+    """Return the smallest of all ranks, element by element, on each; NaN wins."""
     return _whole(collective.all_reduce_min, inp, group, device)
 
 
 def broadcast(inp: Tensor, group: Ranks = WORLD, device: str | None = None) -> Tensor:
-    """The root's Tensor, on each rank; the others give one of its shape and dtype."""
+    """Return the root's Tensor, on each rank; the others give one of its shape and dtype."""
     return _whole(collective.broadcast, inp, group, device)
 
 
 def reduce_sum(inp: Tensor, group: Ranks = WORLD, device: str | None = None) -> Tensor:
-    """The sum over all ranks, on the root; zeros elsewhere, where a gradient enters by them."""
+    """Return the sum over all ranks, on the root; zeros elsewhere, where a gradient enters by them."""
     return _whole(collective.reduce_sum, inp, group, device)
 
 
 def all_gather(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
-    """The Tensors of all ranks behind each other along `axis`, on each."""
+    """Return the Tensors of all ranks behind each other along `axis`, on each."""
     return _along(collective.all_gather, inp, group, device, axis)
 
 
 def reduce_scatter_sum(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
-    """The part of the sum over all ranks that is this rank's, along `axis`."""
+    """Return the part of the sum over all ranks that is this rank's, along `axis`."""
     return _along(collective.reduce_scatter_sum, inp, group, device, axis)
 
 
@@ -89,7 +89,10 @@ def gather(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: i
 
 
 def scatter(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
-    """The rank's part of the root's Tensor, along `axis`; the others give one of its shape and dtype."""
+    """Return the rank's part of the root's Tensor, along `axis`.
+
+    The others give one of its shape and dtype.
+    """
     return _along(collective.scatter, inp, group, device, axis)
 
 

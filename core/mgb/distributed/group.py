@@ -122,7 +122,7 @@ def init_process_group(
 
 
 def is_distributed() -> bool:
-    """Is this process in a job, or does a mesh of devices run what is recorded?
+    """Return whether this process is in a job, or a mesh of devices runs what is recorded.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def is_distributed() -> bool:
 
 
 def get_rank() -> int:
-    """The place of this process in the job; 0 without one.
+    """Return the place of this process in the job; 0 without one.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def _check_rank() -> None:
 
 
 def get_backend() -> str:
-    """The name of the communicator.
+    """Return the name of the communicator.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def get_backend() -> str:
 
 
 def new_group(proc_ranks: Sequence[int]) -> Group:
-    """The group of these ranks, which this one is among.
+    """Return the group of these ranks, which this one is among.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def new_group(proc_ranks: Sequence[int]) -> Group:
 
 
 def as_group(group: Any) -> Group:
-    """A group, or the one of these ranks; None: all."""
+    """Return a group, or the one of these ranks; None: all."""
     if not mesh_size():
         world()
     return group if isinstance(group, Group) else WORLD if group is None else Group(group)

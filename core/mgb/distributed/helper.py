@@ -160,7 +160,7 @@ def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequenc
 
 
 def param_pack_split(inp: Tensor, offsets: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """The Tensors that `param_pack_concat` has put together: views.
+    """Return the Tensors that `param_pack_concat` has put together: views.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ class AllreduceCallback(Holder):
                 param.grad = None  # it is in the mean
 
     def _reduced(self, grads: list[Tensor]) -> list[Tensor]:
-        """The gradients of all ranks, summed by one exchange."""
+        """Return the gradients of all ranks, summed by one exchange."""
         group, shapes = as_group(self._group), [g.shape for g in grads]
         packed = collective.all_reduce_packed(*grads, group=group.key, number=len(grads))
         parts = param_pack_split(packed, get_offsets(shapes), shapes)

@@ -144,7 +144,10 @@ def _by_value() -> Any:
 
 
 def _why(folder: Path, number: int, status: int) -> str:
-    """The tracebacks of the ranks that failed; of those that failed since another did, only if no other."""
+    """Return the tracebacks of the ranks that failed.
+
+    Of those that failed since another did, only if no other.
+    """
     found = [
         (rank, path.read_text()) for rank in range(number) if (path := folder / f"error-{rank}").exists()
     ]

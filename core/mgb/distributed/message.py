@@ -42,7 +42,7 @@ def _message(kind: str, array: Any, peer: int, about: str) -> Any:
 
 
 def what_comes(peer: int, wanted: str = "anything") -> str:
-    """The dtype and the shape of what another rank sends next; to be received with ``told=True``."""
+    """Return the dtype and the shape of what another rank sends next; to be received with ``told=True``."""
     found = _message("recv", np.empty(_TEXT, np.uint8), peer, f"recv of {wanted} with rank {peer}")
     return bytes(found).decode().strip()
 

@@ -132,7 +132,7 @@ class World:
         self.finish(self.begin(key, what, source, target, about, said))
 
     def test(self, exchange: Exchange) -> bool:
-        """Is it done? All that are under way go on."""
+        """Return whether it is done. All that are under way go on."""
         if not exchange.is_done:
             self._guarded(exchange, self._go_on)
         return exchange.is_done
@@ -182,7 +182,7 @@ class World:
             raise
 
     def _disagreement(self, exchange: Exchange) -> DistributedError:
-        """The ranks differ, which each finds out: they tell what they do."""
+        """Return the ranks differ, which each finds out: they tell what they do."""
         self.at = exchange.said
         self.tell("at", exchange.said)
         others = [r for r in exchange.line.ranks if r != self.rank]
@@ -231,7 +231,7 @@ class World:
             time.sleep(sleep)
 
     def _is_lost(self, rank: int, place: tuple[str, int] | None) -> bool:
-        """Has it given up, or ended before it came to `place`?"""
+        """Return whether it has given up, or ended before it came to `place`."""
         if rank in self.gave_up or rank not in self.ended:
             return rank in self.gave_up
         return place is None or self.counts.get(rank, {}).get(place[0], 0) < place[1]
@@ -256,7 +256,7 @@ class World:
                 self.communicator.post(rank, f"{kind} {text}".encode()[:4096])
 
     def failure(self, ranks: tuple[int, ...]) -> DistributedError:
-        """The error for an exchange that does not come about: who is at what, and who is silent."""
+        """Return the error for an exchange that does not come about: who is at what, and who is silent."""
         self.tell("at", self.at)
         others = [r for r in ranks if r != self.rank]
         limit = time.monotonic() + _GRACE
@@ -318,7 +318,7 @@ _world: World | None = None
 
 
 def world() -> World:
-    """The job that this process is in.
+    """Return the job that this process is in.
 
     Raises
     ------

@@ -18,13 +18,16 @@ LARGE, BLOCK, MOST = 1 << 21, 1 << 19, 256
 
 
 def by_element(steps: Sequence[Step]) -> bool:
-    """Does each element of what these steps make depend on no other one, nor on its own place? Views do."""
+    """Return whether each element that these steps make depends on no other one, nor on its own place."""
     nodes = (node for step in steps for node in step.graph.nodes)
     return all(node.op.kind is Kind.ELEMENTWISE or node.op is CONST for node in nodes)
 
 
 def blocks(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """The turns of each block, of which all are done before those of the next; one, if that is of no use."""
+    """Return the turns of each block, of which all are done before those of the next.
+
+    One, if that is of no use.
+    """
     arrays = {a.ctypes.data: a for turn in turns for phase in turn.arrays for a in phase}
     shapes = [a.shape for a in arrays.values()]
     shape: tuple[int, ...] = max(shapes, key=lambda s: (len(s), math.prod(s)))
@@ -39,7 +42,7 @@ def blocks(turns: Sequence[Turn]) -> list[list[Turn]]:
 
 
 def _fits(array: Any, shape: tuple[int, ...]) -> bool:
-    """Can it be cut as an array of `shape` is, or does it serve all blocks?"""
+    """Return whether it can be cut as an array of `shape` is, or serves all blocks."""
     return array.ndim < len(shape) or array.shape[0] in (1, shape[0])
 
 

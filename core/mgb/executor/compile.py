@@ -99,7 +99,7 @@ def assemble(
     one_shape: bool = False,
     into: bool = False,
 ) -> Program:
-    """The program of steps whose kernels are there.
+    """Return the program of steps whose kernels are there.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def assemble(
 
 
 def _guards(graph: Graph, is_inside: bool) -> Callable[[Sequence[int]], bool]:
-    """Does what was decided hold for arguments of other lengths? What is inside of a loop asks nobody."""
+    """Return whether a decision holds for arguments of other lengths; nothing in a loop is asked."""
     sizes = graph.sizes
     if sizes is None or is_inside:
         return lambda values: True  # they are none of its business, or guards of the whole program
@@ -233,7 +233,10 @@ def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Ste
 
 
 def _given_to(backend: Backend, step: Step, options: Options) -> Step:
-    """A group that `backend` compiles; with fast math 16-bit floats keep the digits of float32 in it."""
+    """Return a group that `backend` compiles.
+
+    With fast math 16-bit floats keep the digits of float32 in it.
+    """
     graph = passes.widen(step.graph, rounds=False) if options.fast_math else step.graph
     return replace(step, graph=graph, backend=backend.name)
 
@@ -263,7 +266,7 @@ def _kernels(
 
 
 def _loops(steps: Sequence[Step], options: Options) -> dict[Graph, Kernel | None]:
-    """The kernels of loops: what they repeat goes the same way as everything."""
+    """Return the kernels of loops: what they repeat goes the same way as everything."""
     inside = replace(options, memory=None, profiling=False, launch_graph=None)
     return {
         step.graph: loop_kernel(
@@ -275,7 +278,7 @@ def _loops(steps: Sequence[Step], options: Options) -> dict[Graph, Kernel | None
 
 
 def _is_resizable(graph: Graph, options: Options) -> bool:
-    """May one program serve other lengths? Not where kernels, searches or reports are about these."""
+    """Return whether one program may serve other lengths: not if kernels or reports are about these."""
     if options.memory is not None or options.profiling:
         return False
     backend = _backend(graph, options)

@@ -26,7 +26,7 @@ def generate(
     options: Options = DEFAULT,
     into: bool = False,
 ) -> Routine:
-    """The function that makes `calls` of the kernels of `backend`.
+    """Return the function that makes `calls` of the kernels of `backend`.
 
     `graph` is the whole program. When profiling, it notes the time before and after each call. With `into` it
     takes arrays for its results as well, and gives nothing.
@@ -98,7 +98,7 @@ class _IntoWriter(Writer):
         self.results = {n: f"r{k}" for k, n in reversed(owners) if n in given}
 
     def owner(self, node: Node) -> Node:
-        """The value whose memory `node` takes over, or itself."""
+        """Return the value whose memory `node` takes over, or itself."""
         while (part := self.plan.places.get(node, Place()).part) is not None and part.window is None:
             node = part.whole
         return node

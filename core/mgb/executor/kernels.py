@@ -87,7 +87,7 @@ def counting() -> Iterator[Counted]:
 
 
 def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
-    """The kernel of a fusion group.
+    """Return the kernel of a fusion group.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def kernel_for(graph: Graph, backend: Backend, replaces: Pairs = ()) -> Kernel:
 
 
 def _found(graph: Graph, key: tuple[Backend, str], asked: tuple[Backend, str], replaces: Pairs) -> Kernel:
-    """The kernel of a lowered graph with this `key`, kept as what was `asked` for too."""
+    """Return the kernel of a lowered graph with this `key`, kept as what was `asked` for too."""
     with _lock:
         kernel = _kernels.get(key)
         if kernel is not None:

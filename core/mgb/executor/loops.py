@@ -79,7 +79,7 @@ class _Loop:
 
 
 def graphs_in(graph: Graph) -> list[Graph]:
-    """The graphs that the step of `graph` runs, without what nobody wants of them."""
+    """Return the graphs that the step of `graph` runs, without what nobody wants of them."""
     loop = _Loop.of(graph)
     params = loop.node.params
     if loop.node.op is SCAN:
@@ -120,7 +120,10 @@ def _runner(graph: Graph, programs: Sequence[Program], at: At) -> Run:
 
 
 def _scan(loop: _Loop, programs: Sequence[Program]) -> Callable[[list[Any], Arrays], None]:
-    """A function that scans; what is carried goes round in few places, the last of which is the result's."""
+    """Return a function that scans.
+
+    What is carried goes round in few places, the last of which is the result's.
+    """
     scan, (program,) = Scan.of(loop.node, loop.wanted), programs
     step, length = program.call, scan.length
     fresh = [fresh_on(n.spec.device, n.spec.shape, n.spec.dtype) for n in scan.graph.outputs]
@@ -173,7 +176,7 @@ def _turns(scan: Scan, program: Program) -> Turns | None:
 def _values(
     scan: Scan, outside: Arrays, first: Arrays, places: Sequence[Arrays], xs: Arrays, ys: Arrays
 ) -> tuple[list[Value], list[Value]]:
-    """Where the inputs and outputs of a step lie when it has been done a few times."""
+    """Return where the inputs and outputs of a step lie when it has been done a few times."""
     phases = scan.phases
     outside, first, xs, ys = (list(map(borrowed, arrays)) for arrays in (outside, first, xs, ys))
     places = [list(map(borrowed, around)) for around in places]

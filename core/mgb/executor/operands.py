@@ -20,7 +20,7 @@ from ..tensor.libraries import Rule
 
 
 def constant(node: Node, at: At = plain) -> Any:
-    """The row-major read-only array of a constant, on its device."""
+    """Return the row-major read-only array of a constant, on its device."""
     shape, given = at(node.spec.shape), at(node.params["value"])
     value = np.broadcast_to(np.asarray(given, node.spec.dtype), shape)
     array = np.ascontiguousarray(value).reshape(shape)
@@ -36,7 +36,7 @@ _PREPARED: dict[Op, Callable[..., Callable[[Any], Any]]] = {
 
 
 def eager_rule(node: Node, at: At = plain) -> Callable[..., Any]:
-    """A function of arrays that gives the value of `node`."""
+    """Return a function of arrays that gives the value of `node`."""
     op, params = node.op, at(dict(node.params))
     half = any(n.spec.dtype in HALVES for n in (node, *node.inputs))
     if op.kind is Kind.LEAF:
@@ -51,13 +51,13 @@ def eager_rule(node: Node, at: At = plain) -> Callable[..., Any]:
 
 
 def begin_rule(node: Node, at: At = plain) -> Callable[..., Any]:
-    """A function of arrays that begins to compute `node`, a node of an op with a `begin`."""
+    """Return a function of arrays that begins to compute `node`, a node of an op with a `begin`."""
     assert node.op.begin is not None
     return partial(node.op.begin, **at(dict(node.params)))
 
 
 def follows_lengths(node: Node) -> bool:
-    """Is what `constant` or `eager_rule` gives for `node` another one where lengths are others?"""
+    """Return whether `constant` or `eager_rule` give something else for `node` if lengths differ."""
     specs = [n.spec for n in node.inputs] if isinstance(node.op.eager, Rule) else []
     specs += [node.spec] if node.op in (CONST, NUMBER) else []
     return is_sized(dict(node.params)) or any(is_sized(spec.shape) for spec in specs)

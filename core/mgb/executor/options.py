@@ -47,7 +47,7 @@ class Options:
 
     @property
     def fuses(self) -> bool:
-        """Is anything fused at all?"""
+        """Return whether anything is fused at all."""
         return self.opt_level >= 3 or self.fuse_reduce is not None or self.fuse_dimshuffle is not None
 
 

@@ -18,7 +18,7 @@ MOVED_BYTES = 1 << 16
 
 
 def token_of(step: Step) -> Node | None:
-    """The value that a step only comes after, without reading it: the ordered one before it."""
+    """Return the value that a step only comes after, without reading it: the ordered one before it."""
     (node, *_) = step.graph.outputs
     if not node.op.ordered or not node.inputs or node.inputs[-1] not in step.graph.inputs:
         return None
@@ -27,14 +27,14 @@ def token_of(step: Step) -> Node | None:
 
 
 def operands_of(step: Step) -> Iterable[Node]:
-    """The values that a step reads."""
+    """Return the values that a step reads."""
     if token_of(step) is None:
         return step.reads
     return [value for value in step.outside.inputs[:-1] if value in step.reads]
 
 
 def begun_early(steps: Sequence[Step]) -> Sequence[Step]:
-    """The steps in another order: all that a step which begins something needs, then this, and so on.
+    """Return the steps in another order: all that a step which begins something needs, then this, and so on.
 
     What is left reads results, or has nothing to do with them: the latter comes first, then what reads the
     result of the first, of the second and so on.
@@ -69,7 +69,7 @@ def _with_all_it_needs(
 
 
 def moves_much(call: Call) -> bool:
-    """Does a call take so long that what is under way should be looked after?"""
+    """Return whether a call takes so long that what is under way should be looked after."""
     return bool(about(sum(n.spec.nbytes for n in (*call.reads, *call.writes))) > MOVED_BYTES)
 
 
@@ -87,7 +87,7 @@ class UnderWay(dict[Node, str]):
     """Operations that a program has started and not yet waited for, with the name of each."""
 
     def ends(self, nodes: Iterable[Node]) -> Iterator[tuple[Node, str]]:
-        """Those of `nodes`, with what waits for them."""
+        """Yield those of `nodes`, with what waits for them."""
         for node in [n for n in nodes if n in self]:
             yield node, f"{self.pop(node)}.finish()"
 

@@ -35,7 +35,7 @@ def aligned(nbytes: int) -> int:
 
 
 def _sweep(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """Each at its time, the largest first, in the smallest gap that it fits in."""
+    """Return each at its time, the largest first, in the smallest gap that it fits in."""
     offsets = [0] * len(intervals)
     arena = _Arena()
     numbers = range(len(intervals))
@@ -60,7 +60,7 @@ class _Arena:
         self._ends: dict[int, int] = {}
 
     def take(self, size: int) -> int:
-        """The offset of `size` bytes: in the smallest gap that has them, or where the arena grows."""
+        """Return the offset of `size` bytes: in the smallest gap that has them, or where the arena grows."""
         if not size:
             return 0
         k = bisect_left(self._gaps, (size, 0))

@@ -88,7 +88,7 @@ class Parts:
     _roots: dict[Node, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def root(self, node: Node) -> Node:
-        """The value in whose memory `node` lies."""
+        """Return the value in whose memory `node` lies."""
         path = []
         while node in self.places and node not in self._roots:
             path.append(node)
@@ -105,7 +105,7 @@ class Parts:
 
 
 def find_parts(calls: Sequence[Call], backend: Backend | None, kept: frozenset[Node]) -> Parts:
-    """The results of kernels that may be written into a larger value.
+    """Return the results of kernels that may be written into a larger value.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class _Finder:
     def _goes_into(
         self, whole: Node, value: Node, shape: Shape, window: Window | None, overwrites: bool
     ) -> bool:
-        """Is nothing left to be copied of an operand that stands in this window of `whole`?"""
+        """Return whether nothing is left to be copied of an operand that stands in this window of `whole`."""
         place = self.places.get(whole)
         taken = place.whole if place is not None and place.window is None else None
         if window is None:
@@ -181,7 +181,7 @@ class _Finder:
             self.kept.add(old)
 
     def _is_free(self, old: Node | None, value: Node, part: Part) -> bool:
-        """May `value` be written where it belongs as soon as it is computed: is `old` read there no more?
+        """Return whether `value` may be written where it belongs at once: `old` is not read there later.
 
         Nobody else may want `value`: what is assigned next may take the memory.
         """
@@ -207,7 +207,7 @@ class _Finder:
         steps: Shape,
         is_free: Callable[[Node, Part], bool] | None,
     ) -> bool:
-        """Is `value` written into this part of a whole, over which one goes by `steps`?"""
+        """Return whether `value` is written into this part of a whole, over which one goes by `steps`."""
         while value not in self.kept and (call := self.calls.get(value)) is not None:
             if _is_written(call, value):
                 if value in self.places or value.spec.device != part.whole.spec.device:
@@ -249,7 +249,7 @@ def uses(calls: Sequence[Call], kept: frozenset[Node]) -> dict[Node, list[tuple[
 
 
 def rest(window: Window, shape: Shape) -> list[tuple[slice, ...]]:
-    """The ranges of an array of `shape` that are outside of a window.
+    """Return the ranges of an array of `shape` that are outside of a window.
 
     Of one with steps it is all: then what belongs into the window is written later.
     """
@@ -265,7 +265,7 @@ def rest(window: Window, shape: Shape) -> list[tuple[slice, ...]]:
 
 
 def fill_rest(window: Window, shape: Shape, at: At) -> Callable[[Any, Any], None]:
-    """A function of two arrays of `shape` that copies the second into the first, but for a window."""
+    """Return a function of two arrays of `shape` that copies the second into the first, but for a window."""
     cuts = rest(at(window), at(shape))
 
     def fill(whole: Any, source: Any) -> None:
@@ -276,7 +276,7 @@ def fill_rest(window: Window, shape: Shape, at: At) -> Callable[[Any, Any], None
 
 
 def _is_written(call: Call, value: Node) -> bool:
-    """Is `value` written where its call is told to: by a kernel, or by an op that puts its operands there?"""
+    """Return whether a kernel, or an op that puts its operands there, writes `value` to a given place."""
     if call.kernel is not None:
         return not call.hands_over and all(value.spec.shape)
     return call.steps[0].graph.outputs[0].op.parts is not None and all(value.spec.shape)

@@ -88,7 +88,7 @@ class MemoryPlan:
         return frozenset(place.update for place in self.places.values() if place.update is not None)
 
     def packed(self, at: Callable[[Any], Any]) -> tuple[list[int], int]:
-        """Where `temporaries` lie in the arena for other lengths, and how large that is."""
+        """Return where `temporaries` lie in the arena for other lengths, and how large that is."""
         specs = ((interval, n.spec) for n, interval in self.intervals.items())
         return pack([(*i, math.prod(at(spec.shape)) * spec.dtype.itemsize) for i, spec in specs])
 
@@ -145,7 +145,7 @@ def plan_memory(
 
 
 def device_of(graph: Graph) -> str:
-    """The device of a program: that of its first output."""
+    """Return the device of a program: that of its first output."""
     nodes = (*graph.outputs, *graph.inputs)
     return nodes[0].spec.device if nodes else "xpux:0"
 
@@ -219,7 +219,10 @@ class _Lives:
         return self.memory_of.get(node, frozenset())
 
     def ends(self, owner: Node) -> int:
-        """The last call that needs the memory of `owner`; one past the last call when it is returned."""
+        """Return the last call that needs the memory of `owner`.
+
+        One past the last call when it is returned.
+        """
         if owner in self.returned:
             return len(self.calls)
         readers = self.readers.get(owner)
@@ -236,14 +239,14 @@ class _Lives:
         )
 
     def may_take(self, old: Node, new: Node) -> bool:
-        """May a call that reads `old` give its memory to `new`? Views of it have no later reader either."""
+        """Return whether a call that reads `old` may give its memory to `new`. No view has a later reader."""
         if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
             return False
         at, readers = self.start[new], self.readers.get(old, [])
         return self.last_to_fail <= at and bool(readers) and readers[-1] == at and readers[-2:-1] != [at]
 
     def may_overwrite(self, old: Node, new: Node) -> bool:
-        """Is the input `old`, views included, not wanted any more when `new` is written over it?"""
+        """Return whether the input `old`, views included, is not read after `new` is written over it."""
         if (old.spec.shape, old.spec.dtype) != (new.spec.shape, new.spec.dtype) or old in self.returned:
             return False
         at, step, readers = self.start[new], self.step[new], self.readers.get(old, [])
@@ -261,12 +264,12 @@ class _Lives:
 
 
 def _may_fail(call: Call) -> bool:
-    """May the values it reads make a call raise? Then no input may have changed yet."""
+    """Return whether the values that it reads may make a call raise. Then no input may have changed yet."""
     return any(map(may_fail, call.steps))
 
 
 def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
-    """Has a kernel for `group` read each element of `old` for the last time when it writes `new` there?
+    """Return whether a kernel for `group` has read each element of `old` before it writes `new` there.
 
     So it is when `old` is read by element-wise nodes of its own, full shape, and when `group` has one pass.
     With reductions it has several, and a later pass could read what an earlier one wrote: then `old` may lead
@@ -291,7 +294,7 @@ def reads_in_place(group: Graph, old: Node, new: Node) -> bool:
 
 
 def _around(group: Graph, *nodes: Node) -> set[Node]:
-    """The nodes of `group` that these lead to, and all that those are computed with, from and for."""
+    """Return the nodes of `group` that these lead to, and all that those are computed with, from and for."""
     around, waiting = set(nodes), list(nodes)
     while waiting:
         node = waiting.pop()

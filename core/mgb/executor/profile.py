@@ -136,7 +136,10 @@ PROFILED: ContextVar[CallProfile | None] = ContextVar("mgb_profiled_call", defau
 
 
 def clock(device: str) -> Callable[[], int]:
-    """The clock for calls on `device`, in nanoseconds; on a GPU it waits until what was begun is done."""
+    """Return the clock for calls on `device`, in nanoseconds.
+
+    On a GPU it waits until what was begun is done.
+    """
     if not is_gpu(device):
         return time.perf_counter_ns
     synchronize = array_module(device).cuda.Device().synchronize

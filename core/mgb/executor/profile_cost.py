@@ -55,7 +55,7 @@ class Cost:
 
 
 def cost_of(call: Call) -> Cost:
-    """The `Cost` of a call."""
+    """Return the `Cost` of a call."""
     nodes = [n for step in call.steps for n in step.graph.nodes if n.op.kind is not Kind.LEAF]
     moves = call.kernel is not None or any(n.op.kind is not Kind.LAYOUT for n in nodes)
     picks = len(nodes) == 1 and nodes[0].op.picks  # of its first operand

@@ -67,18 +67,18 @@ class Program:
 
     @property
     def is_resizable(self) -> bool:
-        """May it serve other lengths?"""
+        """Return whether it may serve other lengths."""
         return self._fits is not None
 
     def resized(self, values: Sequence[int]) -> Program | None:
-        """The program for arguments of other lengths, if what was decided holds for them."""
+        """Return the program for arguments of other lengths, if what was decided holds for them."""
         if self._fits is None or not self._fits(values):
             return None
         sizes = self._sized.recorded.sizes
         return self if sizes is None else self.at(Lengths(sizes, values))
 
     def at(self, at: At) -> Program:
-        """The program where lengths are those of `at`, for which what was decided holds."""
+        """Return the program where lengths are those of `at`, for which what was decided holds."""
         if at is self._at or self._sized.recorded.sizes is None:
             return self
         stages, planned = self._sized, self.planned_bytes
@@ -111,7 +111,7 @@ class Program:
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """Where results lie."""
+        """Return where results lie."""
         return self._stages.memory_plan
 
     @property

@@ -13,12 +13,12 @@ from .schedule import Call
 
 
 def spec_at(spec: Spec, at: At) -> Spec:
-    """The type with other lengths."""
+    """Return the type with other lengths."""
     return Spec(at(spec.shape), spec.dtype, spec.device) if is_sized(spec.shape) else spec
 
 
 def resized(node: Node, at: At) -> Node:
-    """One application of an op; what it reads stays as it is."""
+    """Return one application of an op; what it reads stays as it is."""
     return Node(node.op, node.inputs, at(dict(node.params)), spec_at(node.spec, at), node.source)
 
 
@@ -51,7 +51,10 @@ class Resizer:
         self._steps: dict[int, Step] = {}
 
     def node(self, node: Node) -> Node:
-        """The copy of a node whose inputs are known, or has none; the node itself if nothing differs."""
+        """Return the copy of a node whose inputs are known, or has none.
+
+        The node itself if nothing differs.
+        """
         found = self._nodes.get(node)
         if found is None:
             inputs, new = tuple([self.node(i) for i in node.inputs]), resized(node, self._at)
@@ -61,7 +64,7 @@ class Resizer:
         return found
 
     def graph(self, graph: Graph) -> Graph:
-        """The copy of a graph."""
+        """Return the copy of a graph."""
         found = self._graphs.get(graph)
         if found is None:
             for node in (*graph.inputs, *graph.nodes):
@@ -71,7 +74,7 @@ class Resizer:
         return found
 
     def step(self, step: Step) -> Step:
-        """The copy of a step; one for those that are the same."""
+        """Return the copy of a step; one for those that are the same."""
         found = self._steps.get(id(step))
         if found is None:
             reads, writes = (tuple(map(self.node, nodes)) for nodes in (step.reads, step.writes))
@@ -80,7 +83,7 @@ class Resizer:
         return found
 
     def stages(self, stages: Stages) -> Stages:
-        """The copy of all."""
+        """Return the copy of all."""
         recorded, simplified = self.graph(stages.recorded), self.graph(stages.simplified)
         steps = tuple(map(self.step, stages.steps))
         calls = tuple(Call(tuple(map(self.step, call.steps)), call.kernel) for call in stages.calls)

@@ -38,7 +38,7 @@ class Routine:
         self._bound, self._recipes = dict(bound), tuple(recipes)
 
     def function(self, at: At) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """The function for the lengths of `at`; it keeps this, and so the text for tracebacks."""
+        """Return the function for the lengths of `at`; it keeps this, and so the text for tracebacks."""
         scope = {**self._bound, "_routine": self}
         for recipe in self._recipes:
             scope.update(recipe(at))

@@ -37,7 +37,7 @@ class Carried:
         return len(self.path) - 1
 
     def value(self, turn: int, places: Sequence[Arrays], first: Arrays) -> Any:
-        """The array that holds it before a turn; `first` are those of the beginning."""
+        """Return the array that holds it before a turn; `first` are those of the beginning."""
         if self.root < 0 or turn <= self.age:
             return first[self.path[0 if self.root < 0 else turn]]
         return places[self.root][(turn - self.age) % len(places[self.root])]
@@ -147,7 +147,7 @@ class Scan:
     def places(
         self, out: Arrays, rooms: Sequence[Sequence[Any]]
     ) -> tuple[list[list[Any]], list[tuple[int, Carried]]]:
-        """Where what is carried goes round, and the results that are copied in the end."""
+        """Return where what is carried goes round, and the results that are copied in the end."""
         found, missing = self.slots
         made = []
         for root, taken in enumerate(found):
@@ -201,5 +201,5 @@ def _live(graph: Graph, first: int, count: int, wanted: Collection[int]) -> list
 
 
 def _read(graph: Graph) -> set[Node]:
-    """The inputs that lead to an output."""
+    """Return the inputs that lead to an output."""
     return {n for n in graph.inputs if graph.readers[n]}.union(graph.outputs)

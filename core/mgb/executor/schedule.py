@@ -44,18 +44,18 @@ class Call:
 
     @cached_property
     def hands_over(self) -> bool:
-        """Do its results come in memory that `kernel` has got?"""
+        """Return whether its results come in memory that `kernel` has got."""
         return self.kernel is not None and self.kernel.results is not None
 
     @cached_property
     def is_plain(self) -> bool:
-        """Is it one kernel of a backend, which writes where it is told to?"""
+        """Return whether it is one kernel of a backend, which writes where it is told to."""
         one = len(self.steps) == 1 and self.steps[0].fused
         return self.kernel is not None and not self.hands_over and one
 
     @cached_property
     def is_atomic(self) -> bool:
-        """Is each result that it is given memory for untouched or whole, whatever ends it? A ufunc's is."""
+        """Return whether each result with given memory is untouched or whole, whatever ends it."""
         return self.kernel is None or self.kernel.atomic
 
     @cached_property
@@ -115,7 +115,7 @@ def schedule(
 
 
 def _joined(steps: Sequence[Step], kernels: Sequence[Kernel], backend: Backend) -> Kernel | None:
-    """One kernel for all `steps`; None where the backend has none."""
+    """Return one kernel for all `steps`; None where the backend has none."""
     joined = answer(backend, "join", (Kernel, NoneType), kernels)
     if joined is None:
         return None
@@ -124,7 +124,7 @@ def _joined(steps: Sequence[Step], kernels: Sequence[Kernel], backend: Backend) 
 
 
 def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -> list[list[int]]:
-    """The numbers of the steps, those together that may run at the same time and are small.
+    """Return the numbers of the steps, those together that may run at the same time and are small.
 
     A step joins the first batch of small steps that comes after all it waits for. In the latest one it would
     hold up those that wait for it: hundreds of pairs that wait for each other would be a batch each.
@@ -169,7 +169,7 @@ def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]
 
 
 def _order(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[int]:
-    """The numbers of the steps.
+    """Return the numbers of the steps.
 
     Views of inputs come first, so that nothing small waits for them; what only replaces inputs not before the
     last step that reads one.
@@ -228,7 +228,7 @@ def _overwriting_last(steps: Sequence[Step], order: list[int], readers: Mapping[
 
 
 def overwritten(step: Step) -> Node | None:
-    """The operand that the result of `step` is, but for a window."""
+    """Return the operand that the result of `step` is, but for a window."""
     node = step.graph.outputs[0]
     if step.fused or node.op.parts is None:
         return None
@@ -242,7 +242,7 @@ def _start(steps: Sequence[Step]) -> dict[Node, int]:
 
 
 def _readers(steps: Sequence[Step]) -> dict[Node, set[int]]:
-    """The steps that read each value, or a view of it."""
+    """Return the steps that read each value, or a view of it."""
     readers: dict[Node, set[int]] = {}
     seen_through: dict[Node, set[Node]] = {}
     for k, step in enumerate(steps):
@@ -255,7 +255,7 @@ def _readers(steps: Sequence[Step]) -> dict[Node, set[int]]:
 
 
 def is_given_memory(call: Call) -> bool:
-    """Is a call told where to write? Kernels are, and ufuncs where a fresh array would be dear."""
+    """Return whether a call gets memory to write to: kernels do, and ufuncs where arrays are large."""
     if call.kernel is not None or call.steps[0].fused:
         return call.kernel is not None and not call.hands_over
     return all(about(n.spec.nbytes) >= memory.SMALL for n in call.writes) and _is_ufunc(call.steps[0])
@@ -268,13 +268,13 @@ def _is_ufunc(step: Step) -> bool:
 
 
 def may_alias(step: Step) -> bool:
-    """May the result of an eager step share memory with what it reads? What is put side by side does not."""
+    """Return whether the result of an eager step may share memory with what it reads."""
     op = step.graph.outputs[0].op
     return not step.fused and not is_loop(step) and op.kind in _ALIASING and op.parts is None
 
 
 def is_loop(step: Step) -> bool:
-    """Does it run graphs of its own, and writes where it is told to?"""
+    """Return whether it runs graphs of its own, and writes where it is told to."""
     return step.graph.outputs[0].op is RESULT and step.graph.outputs[0].inputs[0].op in LOOPS
 
 
@@ -283,12 +283,12 @@ def _is_view(step: Step) -> bool:
 
 
 def may_fail(step: Step) -> bool:
-    """May the values it reads make a step raise, as indices do?"""
+    """Return whether the values that it reads may make a step raise, as indices do."""
     return any(n.op.kind in (Kind.OPAQUE, Kind.GATHER) for n in step.graph.nodes)
 
 
 def begins(step: Step) -> bool:
-    """Is it a step that is begun, and waited for where its result is read?"""
+    """Return whether it is a step that is begun, and waited for where its result is read."""
     (node, *_) = step.graph.outputs
     return not step.fused and node.op.begin is not None and config.DISTRIBUTED_OVERLAP.on()
 

@@ -96,7 +96,7 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
 
 
 def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
-    """The axes of the domain in the order of the turned one; None: they stay where they are."""
+    """Return the axes of the domain in the order of the turned one; None: they stay where they are."""
     graph = step.graph
     if any(n.op.kind not in (Kind.ELEMENTWISE, Kind.REDUCE) and not _is_flat(n) for n in graph.nodes):
         return None
@@ -130,7 +130,7 @@ def _outward(step: Step, shape: Shape, long: list[int], longest: int) -> tuple[i
 
 
 def _is_flat(leaf: Node) -> bool:
-    """Does it vary along no axis?"""
+    """Return whether it varies along no axis."""
     return leaf.op.kind is Kind.LEAF and all(d == 1 for d in leaf.spec.shape)
 
 
@@ -162,7 +162,7 @@ def _viewed(view: Node) -> Step:
 
 
 def _graph(graph: Graph, order: tuple[int, ...]) -> Graph:
-    """The group over the turned domain."""
+    """Return the group over the turned domain."""
     copy = {i: input_node(replace(i.spec, shape=_permuted(i, order)), i.source) for i in graph.inputs}
     copy |= {n: n for n in graph.nodes if n.op.kind is Kind.LEAF}
     for node in (n for n in graph.nodes if n not in copy):

@@ -62,11 +62,11 @@ class Value:
     step: int = 0
 
     def at(self, phase: int) -> Any:
-        """The array of a phase."""
+        """Return the array of a phase."""
         return self.arrays[phase % len(self.arrays)]
 
     def map(self, function: Callable[[Any], Any]) -> Value:
-        """A view of it.
+        """Return a view of it.
 
         Raises
         ------
@@ -79,17 +79,17 @@ class Value:
         return Value(made, self.step)
 
     def is_at(self, other: Value) -> bool:
-        """Is it the same memory?"""
+        """Return whether it is the same memory."""
         return bool(self.arrays[0].ctypes.data == other.arrays[0].ctypes.data)
 
 
 def lying(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Where arrays lie, and how."""
+    """Return where arrays lie, and how."""
     return tuple((a.__array_interface__["data"][0], a.strides) for a in arrays)
 
 
 def borrowed(array: Any) -> Any:
-    """An array on the same memory that does not keep it: for who is used while somebody else does."""
+    """Return an array on the same memory that does not keep it: for who is used while somebody else does."""
     if not array.size:
         return array
     start, end = np.lib.array_utils.byte_bounds(array)
@@ -98,7 +98,7 @@ def borrowed(array: Any) -> Any:
 
 
 def rows(array: Any, reverse: bool, phases: int) -> Value:
-    """The rows of an array, one for each turn."""
+    """Return the rows of an array, one for each turn."""
     array, step = (array[::-1], -array.strides[0]) if reverse else (array, array.strides[0])
     return Value(tuple(array[phase, ...] for phase in range(phases)), step)
 
@@ -191,7 +191,7 @@ def _in_turn(parts: Sequence[Callable[[int, int], None]], first: int, last: int)
 
 
 def _kernel(step: Step, kernel: Kernel | None, backend: Backend) -> Kernel | None:
-    """The kernel of a step; also of an op alone, which else runs eagerly."""
+    """Return the kernel of a step; also of an op alone, which else runs eagerly."""
     if kernel is not None:
         if not step.fused or kernel.results is not None:
             raise Unfit
@@ -217,7 +217,7 @@ class _Writing:
     kept: set[Node] = field(default_factory=set)  # `slice_set` nodes whose place holds the rest already
 
     def parts(self, outputs: Sequence[Value]) -> list[list[Turn] | Callable[[int, int], None]]:
-        """All of them, which leave the results at `outputs`: lists for the backend, and calls."""
+        """Return all of them, which leave the results at `outputs`: lists for the backend, and calls."""
         graph = self.plan.graph
         later = []
         for node, target in zip(graph.outputs, outputs, strict=True):
@@ -239,7 +239,7 @@ class _Writing:
         return self.found
 
     def is_view(self, node: Node) -> bool:
-        """Is it, by its op, in the memory of another value, or nothing that is made?"""
+        """Return whether it is, by its op, in the memory of another value, or nothing that is made."""
         op = self.plan.moved[node].op if node in self.plan.moved else None
         return op in (CONST, NUMBER) or (op is not None and op.kind is Kind.LAYOUT and op not in _MOVES)
 
@@ -269,7 +269,7 @@ class _Writing:
                 self.part(operand, target.map(cut))
 
     def is_for_one(self, node: Node) -> bool:
-        """Is it made for one reader?"""
+        """Return whether it is made for one reader."""
         return (
             len(self.plan.graph.readers[node]) == 1
             and node not in self.plan.graph.outputs
@@ -284,7 +284,7 @@ class _Writing:
             self.places[node] = target
 
     def room(self, spec: Spec) -> Value:
-        """A place for a temporary."""
+        """Return a place for a temporary."""
         return Value((memory.empty(spec.shape, spec.dtype),))
 
     def step(self, step: Step, kernel: Kernel | None) -> None:
@@ -308,7 +308,7 @@ class _Writing:
             self.move(node, operands, self.places[value], value in self.kept)
 
     def operand(self, node: Node) -> Value:
-        """Where the value of a node lies; a constant is made."""
+        """Return where the value of a node lies; a constant is made."""
         if node not in self.values:
             if node.op not in (CONST, NUMBER):
                 raise Unfit
@@ -350,12 +350,12 @@ class _Writing:
             self.copy(result, target)
 
     def stays(self, node: Node) -> bool:
-        """Is it an input that is the same in all turns?"""
+        """Return whether it is an input that is the same in all turns."""
         value = self.values.get(node) if node in self.plan.graph.inputs else None
         return value is not None and len(value.arrays) == 1 and not value.step
 
     def lasts(self, node: Node) -> bool:
-        """Is it the same in all turns: from outside, a constant, or a view of such a value?"""
+        """Return whether it is the same in all turns: from outside, a constant, or a view of such a value."""
         if self.is_view(node):
             return all(map(self.lasts, self.plan.moved[node].inputs)) if node in self.plan.moved else True
         return node.op is CONST or (self.stays(node))
@@ -407,7 +407,7 @@ class _Writing:
 
 
 def _is_small(node: Node) -> bool:
-    """Is it a product of two matrices of floats that no library does faster?"""
+    """Return whether it is a product of two matrices of floats that no library does faster."""
     a, b = (i.spec for i in node.inputs)
     work = node.spec.size * a.shape[0 if node.params.get("transpose_a") else -1]
     return a.ndim == b.ndim == 2 and node.spec.dtype in (float32, float64) and 0 < work <= PRODUCT

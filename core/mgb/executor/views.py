@@ -9,7 +9,7 @@ Shape = tuple[int, ...]
 
 
 def view_strides(node: Node, strides: Shape | None = None) -> Shape | None:
-    """The strides of what the eager rule of `node` makes of its operand, when that is a view.
+    """Return the strides of what the eager rule of `node` makes of its operand, when that is a view.
 
     Parameters
     ----------
@@ -30,6 +30,6 @@ def view_strides(node: Node, strides: Shape | None = None) -> Shape | None:
 
 
 def lying(node: Node) -> Shape:
-    """The strides of a value of a program whose inputs are row-major."""
+    """Return the strides of a value of a program whose inputs are row-major."""
     found = view_strides(node, lying(node.inputs[0])) if node.op.moves is not None else None
     return row_major(node.spec.shape) if found is None else found

@@ -40,7 +40,7 @@ class Workspaces:
         memory.release_idle(self)
 
     def take(self) -> tuple[Any, ...]:
-        """The temporaries of an arena that no other call uses."""
+        """Return the temporaries of an arena that no other call uses."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -103,7 +103,7 @@ class StreamWorkspaces(Workspaces):
 
 
 def workspaces(nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> Workspaces:
-    """The arenas of a program on `device`."""
+    """Return the arenas of a program on `device`."""
     return (StreamWorkspaces if is_gpu(device) else Workspaces)(nbytes, layout, device)
 
 
@@ -140,7 +140,7 @@ def fresh_on(device: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Calla
 
 
 def arenas_at(plan: MemoryPlan, device: str, at: At) -> dict[str, Any]:
-    """The functions that give the temporaries of `plan`, and take them back."""
+    """Return the functions that give the temporaries of `plan`, and take them back."""
     offsets, nbytes = plan.packed(at)
     layout = [(offset, spec_at(n.spec, at)) for offset, n in zip(offsets, plan.temporaries, strict=True)]
     arenas = workspaces(nbytes, layout, device)

@@ -95,7 +95,10 @@ class Writer:
         self.lines += self.pending.glance(call)
 
     def rows(self, calls: Sequence[Call]) -> list[list[int]]:
-        """The numbers of the calls; single kernels in a row, which a backend may start at once, together."""
+        """Return the numbers of the calls.
+
+        Single kernels in a row, which a backend may start at once, together.
+        """
         rows: list[list[int]] = []
         before: str | None = None
         parts = parted(calls)
@@ -198,7 +201,7 @@ class Writer:
         self.row_major.update(n for n in call.writes if self.plan.places[n].part is None)
 
     def runner(self, kernel: Kernel) -> str:
-        """A name for what runs a kernel."""
+        """Return a name for what runs a kernel."""
         if self.is_sized and kernel.at is not None:
             return self.made("kernel", kernel.at)
         return self.bind("kernel", kernel.results or kernel.run, unique=True)
@@ -287,7 +290,7 @@ class Writer:
         self.line(f"return {packed(self.value(n) for n in self.graph.outputs)}")
 
     def source(self) -> str:
-        """The text of the function."""
+        """Return the text of the function."""
         body = ["    " + line for line in self.lines]
         if self.has_eager:
             self.bind("float_errors", float_errors)
@@ -323,7 +326,7 @@ class Writer:
         self.lines.append(text)
 
     def name(self, node: Node, letter: str) -> str:
-        """The variable for `node`."""
+        """Return the variable for `node`."""
         return self.names.setdefault(node, f"{letter}{len(self.names)}")
 
     def value(self, node: Node) -> str:
@@ -333,7 +336,7 @@ class Writer:
         return self.names[node]
 
     def bind(self, name: str, value: Any, unique: bool = False) -> str:
-        """A global name for `value`."""
+        """Return a global name for `value`."""
         if unique:
             name = re.sub(r"\W", "_", name) + f"_{len(self.bound)}"
         self.bound[name] = value
@@ -356,7 +359,7 @@ class Writer:
         return self.bind("cupy" if is_gpu(device) else "numpy", array_module(device))
 
     def fresh(self, node: Node) -> str:
-        """An allocation for `node`; NumPy is asked directly where the pool would ask it."""
+        """Return an allocation for `node`; NumPy is asked directly where the pool would ask it."""
         device = node.spec.device
         if is_gpu(device):
             empty = self.bind("gpu_empty", allocator(device))
@@ -386,12 +389,12 @@ class Writer:
 
 
 def packed(names: Iterable[str]) -> str:
-    """The text of a tuple."""
+    """Return the text of a tuple."""
     listed = tuple(names)
     return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
 
 
 def origin(nodes: Iterable[Node]) -> str:
-    """A comment that tells where the user wrote what may refuse its values: tracebacks show it."""
+    """Return a comment that tells where the user wrote what may refuse its values: tracebacks show it."""
     places = dict.fromkeys(n.source for n in nodes if n.op.kind in (Kind.OPAQUE, Kind.GATHER) and n.source)
     return f"  # {', '.join(places)}" if places else ""

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def is_complex(x: Any) -> bool:
-    """Is it a Tensor, or an array, of complex numbers?
+    """Return whether it is a Tensor, or an array, of complex numbers.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def is_complex(x: Any) -> bool:
 
 
 def real(x: Any) -> Tensor:
-    """The real parts; real numbers are their own.
+    """Return the real parts; real numbers are their own.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def real(x: Any) -> Tensor:
 
 
 def imag(x: Any) -> Tensor:
-    """The imaginary parts; of real numbers 0.
+    """Return the imaginary parts; of real numbers 0.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def imag(x: Any) -> Tensor:
 
 
 def conj(x: Any) -> Tensor:
-    """The conjugates: the imaginary parts with the opposite sign; real numbers are their own.
+    """Return the conjugates: the imaginary parts with the opposite sign; real numbers are their own.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def conj(x: Any) -> Tensor:
 
 
 def angle(x: Any, deg: bool = False) -> Tensor:
-    """The angle to the positive real axis, in (-pi, pi], or in degrees.
+    """Return the angle to the positive real axis, in (-pi, pi], or in degrees.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def angle(x: Any, deg: bool = False) -> Tensor:
 
 
 def complex(real: Any, imag: Any) -> Tensor:
-    """The numbers with these real and imaginary parts: complex128 if one is float64, else complex64.
+    """Return the numbers with these real and imaginary parts: complex128 if one is float64, else complex64.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def complex(real: Any, imag: Any) -> Tensor:
 
 
 def polar(abs: Any, angle: Any) -> Tensor:
-    """The numbers of this magnitude and angle.
+    """Return the numbers of this magnitude and angle.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def view_as_real(x: Tensor) -> Tensor:
 
 
 def view_as_complex(x: Tensor) -> Tensor:
-    """The numbers whose real and imaginary parts stand along the last axis, which is 2 long.
+    """Return the numbers whose real and imaginary parts stand along the last axis, which is 2 long.
 
     Examples
     --------

@@ -189,7 +189,7 @@ def conv_transpose2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """The transpose of `conv2d` as a linear map of images: with a stride, it makes them larger.
+    """Return the transpose of `conv2d` as a linear map of images: with a stride, it makes them larger.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ def _with_blanks(label: Tensor, blank: int) -> Tensor:
 def _log_likelihood(
     pred: Tensor, pred_lengths: Tensor, states: Tensor, label_lengths: Tensor, blank: int
 ) -> Tensor:
-    """The forward recursion over time, on the logarithms of the probability to be in each state."""
+    """Return the forward recursion over time, on the logarithms of the probability to be in each state."""
     rows = along(states.shape, (0,), dtypes.int32, states.device)
     column = along(states.shape, (1,), dtypes.int32, states.device)
     emitted = log(maximum(index_get(pred, rows, states, axes=(1, 2), place=1), LEAST))

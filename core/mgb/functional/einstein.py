@@ -83,13 +83,13 @@ def _spelt(term: str, ndim: int, letters: str) -> tuple[str, str]:
 
 
 def _implicit(named: Sequence[tuple[str, str]], dots: str) -> str:
-    """The result when none is named: the ellipsis, then every letter that stands once, in order."""
+    """Return the result when none is named: the ellipsis, then every letter that stands once, in order."""
     text = "".join(term for term, _ in named)
     return dots + "".join(sorted(c for c in set(text) if text.count(c) == 1 and c not in dots))
 
 
 def _diagonals(x: Tensor, term: str) -> tuple[Tensor, str]:
-    """A letter that stands twice in one operand is its diagonal."""
+    """Return a letter that stands twice in one operand is its diagonal."""
     for c in dict.fromkeys(term):
         while term.count(c) > 1:
             i, j = [n for n, d in enumerate(term) if d == c][:2]
@@ -110,7 +110,7 @@ def _summed(x: Tensor, term: str, kept: set[str]) -> tuple[Tensor, str]:
 
 
 def _product(a: Tensor, term_a: str, b: Tensor, term_b: str, later: set[str]) -> tuple[Tensor, str]:
-    """One matrix product: shared letters that live on are its batch, those that do not are summed."""
+    """Return one matrix product: shared letters that live on are its batch, those that do not are summed."""
     a, term_a = _summed(a, term_a, later | set(term_b))
     b, term_b = _summed(b, term_b, later | set(term_a))
     alone = _stretched(a, term_a, b, term_b) - later

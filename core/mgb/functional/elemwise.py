@@ -45,7 +45,7 @@ Binary = Callable[[Any, Any], Tensor]
 
 
 def unary(name: str, word: Callable[..., Tensor], meaning: str, like: str = "") -> Unary:
-    """The function of one operand that applies the op `word`; SciPy or NumPy call it `like`."""
+    """Return the function of one operand that applies the op `word`; SciPy or NumPy call it `like`."""
     op = op_of(word)
 
     def function(x: Any) -> Tensor:
@@ -57,7 +57,7 @@ def unary(name: str, word: Callable[..., Tensor], meaning: str, like: str = "") 
 
 
 def binary(name: str, word: Callable[..., Tensor], meaning: str, like: str = "") -> Binary:
-    """The function of two operands that applies the op `word`; SciPy or NumPy call it `like`."""
+    """Return the function of two operands that applies the op `word`; SciPy or NumPy call it `like`."""
     op = op_of(word)
 
     def function(x: Any, y: Any) -> Tensor:
@@ -161,7 +161,7 @@ _round = unary("round", e.round_away, "")
 
 
 def atan2(y: Any, x: Any) -> Tensor:
-    """The angle of the point ``(x, y)``: `y` is the height.
+    """Return the angle of the point ``(x, y)``: `y` is the height.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def atan2(y: Any, x: Any) -> Tensor:
 
 
 def isnan(inp: Any) -> Tensor:
-    """Is it NaN?
+    """Return whether it is NaN.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def isnan(inp: Any) -> Tensor:
 
 
 def isinf(inp: Any) -> Tensor:
-    """Is it an infinity?
+    """Return whether it is an infinity.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
 
 
 def trunc_div(x: Any, y: Any) -> Tensor:
-    """The quotient rounded towards 0: of integers an integer, by 0 it is 0.
+    """Return the quotient rounded towards 0: of integers an integer, by 0 it is 0.
 
     Examples
     --------
@@ -240,12 +240,12 @@ def sign(x: Any) -> Tensor:
 
 
 def is_whole(x: Any) -> bool:
-    """Is it a Tensor of integers or bools?"""
+    """Return whether it is a Tensor of integers or bools."""
     return isinstance(x, Tensor) and x.dtype.kind in "biu"
 
 
 def floor(x: Any) -> Tensor:
-    """The next whole number below; integers stay as they are.
+    """Return the next whole number below; integers stay as they are.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def floor(x: Any) -> Tensor:
 
 
 def ceil(x: Any) -> Tensor:
-    """The next whole number above; integers stay as they are.
+    """Return the next whole number above; integers stay as they are.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def ceil(x: Any) -> Tensor:
 
 
 def round(x: Any) -> Tensor:
-    """The nearest whole number; halfway cases go away from 0. Integers stay as they are.
+    """Return the nearest whole number; halfway cases go away from 0. Integers stay as they are.
 
     Examples
     --------

@@ -73,7 +73,10 @@ def _wide(x: Any) -> Any:
 
 
 def _float_of(x: Any) -> list[np.dtype[Any]]:
-    """The dtype of a Tensor, or of the one that an array or a list makes; empty where that is not a float."""
+    """Return the dtype of a Tensor, or of the one that an array or a list makes.
+
+    Empty where that is not a float.
+    """
     if isinstance(x, Tensor):
         dtype = x.dtype
     elif isinstance(x, np.ndarray | list):
@@ -273,7 +276,7 @@ def binary_cross_entropy(pred: Tensor, label: Tensor, with_logits: bool = True) 
 
 @_reducing
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1") -> Tensor:
-    """The sum over axis 1 of ``max(0, 1 - pred * label)``, or with `norm` ``"L2"`` of its square.
+    """Return the sum over axis 1 of ``max(0, 1 - pred * label)``, or with `norm` ``"L2"`` of its square.
 
     Labels are -1 or 1.
 

@@ -22,7 +22,7 @@ __all__ = [
 
 
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis` (None: over all axes); that of integers has 64 bits, as in NumPy.
+    """Return the sum over `axis` (None: over all axes); that of integers has 64 bits, as in NumPy.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The product over `axis`; that of integers has 64 bits, as in NumPy.
+    """Return the product over `axis`; that of integers has 64 bits, as in NumPy.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The least element over `axis`; NaN if there is one. Several of them share the gradient evenly.
+    """Return the least element over `axis`; NaN if there is one. Several of them share the gradient evenly.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The average over `axis`, always a float.
+    """Return the average over `axis`, always a float.
 
     Examples
     --------
@@ -82,7 +82,10 @@ def _variance(x: Tensor, *, axis: tuple[int, ...]) -> Tensor:
 
 
 def _root(x: Tensor, degree: float = 2) -> Tensor:
-    """The root of numbers that are not negative; its slope at 0 counts as 0, as that of what is inside."""
+    """Return the root of numbers that are not negative.
+
+    Its slope at 0 counts as 0, as that of what is inside.
+    """
     zero = eq(x, 0)
     inside = where(zero, 1, x)
     return where(zero, x, sqrt(inside) if degree == 2 else inside ** (1.0 / degree))
@@ -93,7 +96,7 @@ def _deviation(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 
 def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The mean squared distance from the mean, always a float; divided by n, not n - 1.
+    """Return the mean squared distance from the mean, always a float; divided by n, not n - 1.
 
     Examples
     --------
@@ -104,7 +107,7 @@ def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The square root of `var`.
+    """Return the square root of `var`.
 
     Examples
     --------
@@ -115,7 +118,7 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Is one element over `axis` not 0?
+    """Return whether any element over `axis` is not 0.
 
     Examples
     --------
@@ -126,7 +129,7 @@ def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Are all elements over `axis` not 0?
+    """Return whether all elements over `axis` are not 0.
 
     Examples
     --------
@@ -141,7 +144,7 @@ def _truth(x: Tensor) -> Tensor:
 
 
 def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Where the greatest element over `axis` stands: the first of them, or the first NaN.
+    """Return where the greatest element over `axis` stands: the first of them, or the first NaN.
 
     That is int32, or int64 among more than 2**31 elements.
 
@@ -168,7 +171,7 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Where the least element over `axis` stands; see `argmax`.
+    """Return where the least element over `axis` stands; see `argmax`.
 
     Examples
     --------
@@ -183,7 +186,7 @@ def _sum_of_squares(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 
 def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The p-norm of the elements over `axis`.
+    """Return the p-norm of the elements over `axis`.
 
     Parameters
     ----------
@@ -227,7 +230,7 @@ def normalize(inp: Tensor, ord: float | None = None, axis: Axis = None, eps: flo
 
 
 def cumprod(inp: Tensor, axis: int) -> Tensor:
-    """The products of all elements up to each, along `axis`; factors of 0 have right gradients too.
+    """Return the products of all elements up to each, along `axis`; factors of 0 have right gradients too.
 
     Examples
     --------

@@ -63,7 +63,7 @@ def _swapped(x: Tensor) -> Tensor:
 
 
 def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
-    """The inner product of two vectors.
+    """Return the inner product of two vectors.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def triu(inp: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def diag(inp: Tensor, k: int = 0) -> Tensor:
-    """The `k`-th diagonal of a matrix, or the matrix whose `k`-th diagonal is a vector.
+    """Return the `k`-th diagonal of a matrix, or the matrix whose `k`-th diagonal is a vector.
 
     Examples
     --------

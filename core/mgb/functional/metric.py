@@ -16,7 +16,7 @@ __all__ = ["topk_accuracy"]
 
 
 def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Sequence[int] = 1) -> Tensor | list[Tensor]:
-    """The share of rows whose label is among the classes of the largest scores.
+    """Return the share of rows whose label is among the classes of the largest scores.
 
     Parameters
     ----------

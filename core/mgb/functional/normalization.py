@@ -73,7 +73,10 @@ class _Normalize(Function):
         return [_narrow(inner * scale, self.x), *grads]
 
     def _moments(self) -> tuple[Tensor | None, Tensor, Tensor]:
-        """The mean, the deviation from it, and the biased variance; of `x`, so `backward` has them too."""
+        """Return the mean, the deviation from it, and the biased variance.
+
+        Of `x`, so `backward` has them too.
+        """
         x = _wide(self.x)
         mean = average(x, self.axis) if self.centred else None
         deviation = x if mean is None else x - mean
@@ -87,21 +90,21 @@ def _narrow(out: Tensor, *like: Tensor) -> Tensor:
 
 
 def _given_back(out: Tensor, inp: Tensor) -> Tensor:
-    """A batch norm of 16 bits; under `amp.autocast` it stays 16, though its parameters have 32."""
+    """Return a batch norm of 16 bits; under `amp.autocast` it stays 16, though its parameters have 32."""
     return out if AUTOCAST.get() is None else _narrow(out, inp)
 
 
 def _checked(
     name: str, affine: bool, weight: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The parameters to apply: both of them, or none unless `affine`."""
+    """Return the parameters to apply: both of them, or none unless `affine`."""
     if affine and (weight is None or bias is None):
         raise ValueError(f"{name}: affine=True needs a weight and a bias")
     return (weight, bias) if affine else (None, None)
 
 
 def _along_channels(parameter: Tensor, like: Tensor) -> Tensor:
-    """A parameter of one number for each channel, shaped to broadcast to `like` (N, C, ...)."""
+    """Return a parameter of one number for each channel, shaped to broadcast to `like` (N, C, ...)."""
     if like.ndim < 2 or parameter.size != like.shape[1]:
         raise ShapeError(
             f"normalisation of shape {like.shape}: {parameter.size} numbers, where axis 1 wants one a channel"
@@ -238,7 +241,7 @@ def sync_batch_norm(
 
 
 def _followed(running: Tensor | None, batch: Tensor | None, momentum: float) -> Tensor | None:
-    """The running statistic after one more batch."""
+    """Return the running statistic after one more batch."""
     if running is None or batch is None:
         return None
     if running.size != batch.size:
@@ -249,7 +252,7 @@ def _followed(running: Tensor | None, batch: Tensor | None, momentum: float) -> 
 
 
 def _trailing(name: str, inp: Tensor, normalized_shape: int | Sequence[int]) -> Axes:
-    """The last axes of `inp`, whose lengths are `normalized_shape`."""
+    """Return the last axes of `inp`, whose lengths are `normalized_shape`."""
     given = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not given or inp.shape[-len(given) :] != given:
         raise ShapeError(f"{name}: {inp.shape} does not end in the normalized shape {given}")

@@ -21,7 +21,7 @@ __all__ = ["adaptive_avg_pool2d", "adaptive_max_pool2d", "avg_pool2d", "max_pool
 
 
 def max_pool2d(inp: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0) -> Tensor:
-    """The largest element of each window of images (N, C, H, W).
+    """Return the largest element of each window of images (N, C, H, W).
 
     `stride` is `kernel_size` by default. Padding never wins. NaN propagates; of equal elements, the first in
     row-major order gets the gradient.
@@ -41,7 +41,7 @@ def avg_pool2d(
     padding: Pair = 0,
     mode: str = "average_count_exclude_padding",
 ) -> Tensor:
-    """The mean of each window of images (N, C, H, W).
+    """Return the mean of each window of images (N, C, H, W).
 
     `stride` is `kernel_size` by default. `mode` ``"average"`` counts the zeros of the padding.
 
@@ -66,7 +66,7 @@ def _pool_window(kernel: Pair, stride: Pair | None, padding: Pair) -> dict[str, 
 
 
 def adaptive_avg_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
-    """The means of `oshp` windows that cover images (N, C, H, W): row i begins at ``i * H // oshp``.
+    """Return the means of `oshp` windows that cover images (N, C, H, W): row i begins at ``i * H // oshp``.
 
     For one window it is the mean of the image, which fuses with its neighbours.
 
@@ -80,7 +80,7 @@ def adaptive_avg_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
 
 
 def adaptive_max_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
-    """The largest elements of `oshp` windows that cover images; see `adaptive_avg_pool2d`.
+    """Return the largest elements of `oshp` windows that cover images; see `adaptive_avg_pool2d`.
 
     Of equal elements, the first in row-major order gets the gradient.
 
@@ -104,7 +104,10 @@ def adaptive_max_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
 
 
 def _windows(lengths: tuple[int, int], counts: tuple[int, int]) -> tuple[Any, Any]:
-    """The rows and the columns of each window; those of short ones stand more than once at their end."""
+    """Return the rows and the columns of each window.
+
+    Those of short ones stand more than once at their end.
+    """
     places = []
     for length, count in zip(lengths, counts):
         begin = [i * length // count for i in range(count)]

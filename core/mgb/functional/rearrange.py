@@ -23,7 +23,7 @@ __all__ = ["flip", "pad", "repeat", "roll", "tile"]
 
 
 def repeat(inp: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
-    """Each element `repeats` times in a row, along `axis`; without `axis`, of the flattened `inp`.
+    """Return each element `repeats` times in a row, along `axis`; without `axis`, of the flattened `inp`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def repeat(inp: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
 
 
 def tile(inp: Tensor, reps: Shape) -> Tensor:
-    """The whole of `inp`, `reps[i]` times along axis i; the last of `reps` is for the last axis.
+    """Return the whole of `inp`, `reps[i]` times along axis i; the last of `reps` is for the last axis.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def tile(inp: Tensor, reps: Shape) -> Tensor:
 
 
 def flip(inp: Tensor, axis: Shape | None = None) -> Tensor:
-    """The elements along `axis` in the opposite order; None turns every axis.
+    """Return the elements along `axis` in the opposite order; None turns every axis.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def flip(inp: Tensor, axis: Shape | None = None) -> Tensor:
 
 
 def roll(inp: Tensor, shift: Shape, axis: Shape | None = None) -> Tensor:
-    """Every element moved on by `shift` along `axis`; what leaves the end comes in at the start.
+    """Return every element moved on by `shift` along `axis`; what leaves the end comes in at the start.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> tuple[Tensor, list
 
 
 def _border(length: int, before: int, after: int, mode: str) -> Any:
-    """The places of the axis that the padded one shows."""
+    """Return the places of the axis that the padded one shows."""
     places = np.arange(-before, length + after)
     if mode in ("circular", "wrap"):
         return places % length

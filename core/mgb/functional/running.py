@@ -29,7 +29,7 @@ def _extreme(name: str, best_of: Callable[..., Tensor], inp: Tensor, axis: int) 
 
 
 def cummax(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """The greatest of all elements up to each, along `axis`, and where it stands.
+    """Return the greatest of all elements up to each, along `axis`, and where it stands.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def cummax(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def cummin(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """The least of all elements up to each, along `axis`, and where it stands; see `cummax`.
+    """Return the least of all elements up to each, along `axis`, and where it stands; see `cummax`.
 
     Examples
     --------

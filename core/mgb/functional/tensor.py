@@ -143,7 +143,7 @@ def squeeze(inp: Tensor, axis: Shape | None = None) -> Tensor:
 
 
 def dimshuffle(inp: Tensor, pattern: Sequence[Any]) -> Tensor:
-    """The axes in the order of `pattern`.
+    """Return the axes in the order of `pattern`.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def dimshuffle(inp: Tensor, pattern: Sequence[Any]) -> Tensor:
 
 
 def transpose(inp: Tensor, pattern: Sequence[Any] | None = None) -> Tensor:
-    """The axes in the order of `pattern`, see `dimshuffle`; without one, reversed.
+    """Return the axes in the order of `pattern`, see `dimshuffle`; without one, reversed.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 
 
 def moveaxis(inp: Tensor, source: Shape, destination: Shape) -> Tensor:
-    """The axes in `source` moved to `destination`; the others keep their order.
+    """Return the axes in `source` moved to `destination`; the others keep their order.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def moveaxis(inp: Tensor, source: Shape, destination: Shape) -> Tensor:
 
 
 def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tensor:
-    """The tensors one after another along `axis`.
+    """Return the tensors one after another along `axis`.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
 
 
 def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tensor:
-    """The tensors, all of one shape, side by side along a new `axis`.
+    """Return the tensors, all of one shape, side by side along a new `axis`.
 
     Examples
     --------
@@ -349,7 +349,7 @@ def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
 
 
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The elements of `x` where `mask` holds, and their places in the flattened `x`.
+    """Return the elements of `x` where `mask` holds, and their places in the flattened `x`.
 
     The shape depends on the values of `mask`: inside a trace they are read.
 
@@ -380,7 +380,7 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """The indices of what is not 0: one row for each, or, `as_tuple`, one Tensor for each axis.
+    """Return the indices of what is not 0: one row for each, or, `as_tuple`, one Tensor for each axis.
 
     Examples
     --------
@@ -409,7 +409,7 @@ def take_along_axis(inp: Tensor, indices: Tensor, axis: int) -> Tensor:
 
 
 def meshgrid(*inputs: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid from those of its axes.
+    """Return the coordinates of a grid from those of its axes.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def triple(name: str, value: Triple) -> tuple[int, int, int]:
 
 
 def _kernel(name: str, inp: Tensor, weight: Tensor, groups: int) -> Tensor:
-    """The weight without an axis for its groups."""
+    """Return the weight without an axis for its groups."""
     weight = ungrouped(name, weight, groups, 3)
     if inp.ndim != 5 or weight.ndim != 5:
         raise ShapeError(
@@ -43,7 +43,7 @@ def _kernel(name: str, inp: Tensor, weight: Tensor, groups: int) -> Tensor:
 
 
 def _flat(weight: Tensor) -> Tensor:
-    """The taps along the depth as channels."""
+    """Return the taps along the depth as channels."""
     outputs, inputs, depth, *rest = weight.shape
     return reshape(weight, shape=(outputs, inputs * depth, *rest))
 
@@ -55,7 +55,7 @@ def _by_layer(x: Tensor) -> Tensor:
 
 
 def _tap(tap: int, stride: int, dilation: int, count: int) -> tuple[int, int, int]:
-    """The layers that a tap of the kernel meets."""
+    """Return the layers that a tap of the kernel meets."""
     return tap * dilation, tap * dilation + stride * (count - 1) + 1, stride
 
 
@@ -141,7 +141,7 @@ def conv_transpose3d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """The transpose of `conv3d` as a linear map of volumes; see `conv_transpose2d` for the arguments.
+    """Return the transpose of `conv3d` as a linear map of volumes; see `conv_transpose2d` for the arguments.
 
     `inp` has the shape (N, C, D, H, W), `weight` (C, O / groups, kd, kh, kw) or
     (groups, C / groups, O / groups, kd, kh, kw).

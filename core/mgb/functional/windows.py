@@ -13,7 +13,7 @@ __all__ = ["avg_pool1d", "fold", "max_pool1d", "unfold"]
 
 
 def unfold(inp: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1) -> Tensor:
-    """The windows of images, each as a column; torch's arguments.
+    """Return the windows of images, each as a column; torch's arguments.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def unfold(inp: Tensor, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0
 def fold(
     inp: Tensor, output_size: Pair, kernel_size: Pair, dilation: Pair = 1, padding: Pair = 0, stride: Pair = 1
 ) -> Tensor:
-    """The sum of windows at their places in images of `output_size`: the transpose of `unfold`.
+    """Return the sum of windows at their places in images of `output_size`: the transpose of `unfold`.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _window(n: int, c: int, rows: slice, cols: slice) -> tuple[tuple[int, int, i
 
 
 def max_pool1d(inp: Tensor, kernel_size: int, stride: int | None = None, padding: int = 0) -> Tensor:
-    """The greatest element of each window along the last axis of (N, C, L); padding never counts.
+    """Return the greatest element of each window along the last axis of (N, C, L); padding never counts.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def avg_pool1d(
     padding: int = 0,
     mode: str = "average_count_exclude_padding",
 ) -> Tensor:
-    """The mean of each window along the last axis of (N, C, L); for `mode` see `avg_pool2d`.
+    """Return the mean of each window along the last axis of (N, C, L); for `mode` see `avg_pool2d`.
 
     Examples
     --------

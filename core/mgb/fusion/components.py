@@ -99,7 +99,7 @@ class _Parts:
         return parts
 
     def _agree(self) -> bool:
-        """Has each value one axis, whoever reads it?"""
+        """Return whether each value has one axis, whoever reads it."""
         pairs = ((node, i) for node in self.axes for i in node.inputs if i in self.axes)
         return all(self._in_operand(node, i, self.axes[node]) == self.axes[i] for node, i in pairs)
 
@@ -122,28 +122,28 @@ class _Parts:
         return node in self.graph.readers and bool(node.inputs) and (kinds or _moves_ones(node))
 
     def _in_operand(self, node: Node, operand: Node, axis: int) -> int | None:
-        """The axis of an operand; None: it has none, or one that is broadcast."""
+        """Return the axis of an operand; None: it has none, or one that is broadcast."""
         if node.op is RESHAPE:
             return _moved(node.spec.shape, operand.spec.shape, axis)
         return axis if self.has(operand, axis) else None
 
     def has(self, node: Node, axis: int) -> bool:
-        """Has it the axis, not to be broadcast?"""
+        """Return whether it has the axis, not to be broadcast."""
         shape = node.spec.shape
         return len(shape) >= -axis and plain(shape[axis]) == self.count
 
     def folds(self, node: Node) -> bool:
-        """Is it a reduction of what is taken apart, along that axis?"""
+        """Return whether it is a reduction of what is taken apart, along that axis."""
         (*_, operand) = node.inputs or (node,)
         return node not in self.axes and operand in self.axes and _is_fold(node, operand, self.axes[operand])
 
     def leaves(self, node: Node) -> bool:
-        """Is a value that is taken apart wanted whole, too?"""
+        """Return whether a value that is taken apart is wanted whole, too."""
         readers = self.graph.readers[node]
         return node in self._outputs or any(r not in self.axes and not self.folds(r) for r in readers)
 
     def write(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs of the graph over these inputs."""
+        """Return the outputs of the graph over these inputs."""
         whole = dict(zip(self.graph.inputs, inputs, strict=True))
         apart: dict[Node, list[Tensor]] = {}
         for node in self.graph.nodes:
@@ -158,7 +158,7 @@ class _Parts:
         return [whole[node] for node in self.graph.outputs]
 
     def _part(self, node: Node, k: int, whole: dict[Node, Tensor], apart: dict[Node, list[Tensor]]) -> Tensor:
-        """The element `k` of a value."""
+        """Return the element `k` of a value."""
         axis = self.axes[node]
         operands = []
         for i in node.inputs:
@@ -191,7 +191,7 @@ def _cut(x: Tensor, axis: int, k: int) -> Tensor:
 
 
 def _reduces(node: Node) -> bool:
-    """Is it a reduction that says how it combines? A scan says so as well, but folds no axis away."""
+    """Return whether it is a reduction that says how it combines; a scan folds no axis away."""
     return node.op.kind is Kind.REDUCE and node.op.reduction is not None
 
 
@@ -200,7 +200,7 @@ def _is_fold(node: Node, operand: Node, axis: int) -> bool:
 
 
 def _in_reader(reader: Node, node: Node, axis: int) -> int | None:
-    """The axis in what reads a value; None: it folds it, or is nothing that can be taken apart."""
+    """Return the axis in what reads a value; None: it folds it, or is nothing that can be taken apart."""
     computes = reader.op.kind is Kind.ELEMENTWISE or _reduces(reader)
     if computes and not _is_fold(reader, node, axis):
         return axis
@@ -208,16 +208,16 @@ def _in_reader(reader: Node, node: Node, axis: int) -> int | None:
 
 
 def _moves_ones(node: Node) -> bool:
-    """Does it only add and drop axes of length 1?"""
+    """Return whether it only adds and drops axes of length 1."""
     return node.op is RESHAPE and same_shape(_long(node.inputs[0].spec.shape), _long(node.spec.shape))
 
 
 def _long(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """The lengths but 1; those that are followed count as longer."""
+    """Return the lengths but 1; those that are followed count as longer."""
     return tuple(d for d in shape if type(d) is not int or d != 1)
 
 
 def _moved(shape: Sequence[Any], other: Sequence[Any], axis: int) -> int:
-    """The place of an axis in the shape with other axes of length 1, counted from the end."""
+    """Return the place of an axis in the shape with other axes of length 1, counted from the end."""
     behind = len(_long(shape[axis:]))
     return next(-n for n in range(1, len(other) + 1) if len(_long(other[-n:])) == behind)

@@ -68,7 +68,7 @@ def _may_copy(node: Node) -> bool:
 
 
 def _lying(node: Node) -> Shape | None:
-    """The strides of what is a view of a row-major value; None where the last op copies."""
+    """Return the strides of what is a view of a row-major value; None where the last op copies."""
     if node.op.moves is None:
         return row_major(node.spec.shape)
     (source,) = node.inputs

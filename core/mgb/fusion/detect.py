@@ -91,7 +91,7 @@ class _Detection:
         return {i for i in node.inputs if not is_copied(i, self.below)}
 
     def fused_readers(self, value: Node) -> list[int]:
-        """The groups that read `value` and may grow."""
+        """Return the groups that read `value` and may grow."""
         places = (self.place[r] for r in self.graph.readers[value])
         return list(dict.fromkeys(self.quotient.find(i) for i in places if i in self.groups))
 
@@ -191,7 +191,7 @@ class _Detection:
         return None
 
     def _joined(self, first: int, then: int) -> Group | str:
-        """The group of both, by what `then` wants the values of `first` for."""
+        """Return the group of both, by what `then` wants the values of `first` for."""
         uses = self._uses(first, then)
         if uses <= {AFTER}:
             feeds = self.quotient.feeds(first, then)
@@ -226,7 +226,7 @@ class _Detection:
         return many, few - many, self._passed(first, then) | self._passed(then, first)
 
     def _passed(self, source: int, reader: int) -> set[Node]:
-        """The values of group `source` that group `reader` reads."""
+        """Return the values of group `source` that group `reader` reads."""
         reads, members = self.reads[reader], self.quotient.members[source]
         if len(members) < len(reads):
             return {self.nodes[i] for i in members}.intersection(reads)
@@ -234,7 +234,7 @@ class _Detection:
         return {r for r in reads if r in place and find(place[r]) == source}
 
     def _unwritable(self, first: int, then: int, group: Group) -> str | None:
-        """A kernel writes values of the domain's shape, or of what is left of it when it is folded."""
+        """Return a kernel writes values of the domain's shape, or of what is left of it when it is folded."""
         if self.traits.scope is Scope.GRAPH:
             return None
         shapes = (group.domain, row(group.domain, group.axes))
@@ -249,7 +249,7 @@ class _Detection:
         return None
 
     def _is_looked_up(self, value: Node, group: int) -> bool:
-        """Does `group` read elements of `value` at other places than their own?"""
+        """Return whether `group` reads elements of `value` at other places than their own."""
         return any(
             r.op.kind is Kind.GATHER and r.inputs[0] is value and self.quotient.find(self.place[r]) == group
             for r in self.graph.readers[value]
@@ -262,7 +262,7 @@ class _Detection:
     # the result
 
     def steps(self) -> list[Step]:
-        """The steps in the order in which they run."""
+        """Return the steps in the order in which they run."""
         steps = []
         for group in self.quotient.groups():
             members = [self.nodes[i] for i in sorted(self.quotient.members[group])]
@@ -277,7 +277,7 @@ class _Detection:
         return steps
 
     def _kernels(self, group: int, members: list[Node], weights: list[int]) -> list[Step]:
-        """The steps of a group that a backend compiles: one, if it is not too large."""
+        """Return the steps of a group that a backend compiles: one, if it is not too large."""
         parts = [members]
         if self.traits.scope is Scope.DOMAIN:
             parts = portions(
@@ -293,7 +293,7 @@ class _Detection:
         return steps
 
     def _pays(self, group: int, ops: int) -> bool:
-        """Is a group worth a kernel? A single op is, over many elements or beside a product."""
+        """Return whether a group is worth a kernel. A single op is, over many elements or by a product."""
         facts = self.groups[group]
         if facts.product is not None:
             return ops >= 1

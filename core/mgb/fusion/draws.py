@@ -67,7 +67,7 @@ def flat_draws(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> 
 
 
 def _is_regular(node: Node) -> bool:
-    """Is it a draw for a column of counters from 0 on, each with a row of words, a power of two?"""
+    """Return whether it draws for counters from 0 on, each with a row of words, a power of two."""
     if node.op not in DRAWS:
         return False
     which, counter, *rest = node.inputs
@@ -82,14 +82,14 @@ def _is_regular(node: Node) -> bool:
 
 
 def _keeps_places(node: Node) -> bool:
-    """Does an op leave every number at its row-major place, or drop those at the end?"""
+    """Return whether an op leaves every number at its row-major place, or drops those at the end."""
     if node.op is SLICE:
         return len(node.params["window"]) == 1 and node.params["window"][0][::2] == (0, 1)
     return node.op is RESHAPE
 
 
 def _draw(node: Node, inputs: tuple[Tensor, ...], shape: Shape) -> Tensor:
-    """The first numbers of a draw, in this shape."""
+    """Return the first numbers of a draw, in this shape."""
     _, counter, *rest = inputs
     words = node.inputs[0].spec.size
     place = iota(shape=shape, dtype=counter.dtype, device=counter._device)

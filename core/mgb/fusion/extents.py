@@ -70,7 +70,7 @@ def _number(extent: Node) -> Node:
 
 
 def number_node(value: Any, dtype: np.dtype[Any], device: str) -> Node:
-    """A `NUMBER` without axes."""
+    """Return a `NUMBER` without axes."""
     return _of_number(value, Spec((), dtype, device), "")
 
 

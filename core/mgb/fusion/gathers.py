@@ -56,7 +56,7 @@ def looked_up(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
 
 
 def _lies_in_memory(node: Node) -> bool:
-    """Is it a value that kernels read? Small constants and places are part of them."""
+    """Return whether it is a value that kernels read. Small constants and places are part of them."""
     return node.op not in (CONST, IOTA) and node.spec.size > 1
 
 

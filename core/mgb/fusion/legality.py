@@ -59,7 +59,7 @@ DEFAULT = FusionConfig()
 
 
 def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str | None:
-    """Why a backend with these traits cannot have `node` in a group; None when it can."""
+    """Return why a backend with these traits cannot have `node` in a group; None when it can."""
     kind = node.op.kind
     if kind is Kind.LEAF:
         return "is not a computation"
@@ -157,7 +157,7 @@ class Group:
 
 
 def group_of(scope: Scope, node: Node) -> Group:
-    """The group of one node; without a domain it is the device that counts."""
+    """Return the group of one node; without a domain it is the device that counts."""
     device, shape = node.spec.device, bare(node.spec.shape)
     if scope is Scope.GRAPH:
         return Group(device, shape)
@@ -175,7 +175,7 @@ def group_of(scope: Scope, node: Node) -> Group:
 
 
 def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
-    """The group of both, or why they cannot be one; `feeds`: `then` waits for `first`."""
+    """Return the group of both, or why they cannot be one; `feeds`: `then` waits for `first`."""
     problem = _apart(first, then)
     if problem or scope is Scope.GRAPH:
         return problem or first
@@ -204,7 +204,7 @@ def before_product(first: Group, then: Group, side: int, nodes: Iterable[Node]) 
 
 
 def _apart(first: Group, then: Group) -> str | None:
-    """Why two groups cannot be one, whatever their domains."""
+    """Return why two groups cannot be one, whatever their domains."""
     if first.device != then.device:
         return f"{first.device} and {then.device} are different devices"
     if first.product and then.product:
@@ -246,17 +246,17 @@ def bare(shape: Shape) -> Shape:
 
 
 def row(domain: Shape, axes: frozenset[int]) -> Shape:
-    """The shape of what a reduction of `domain` over `axes` gives."""
+    """Return the shape of what a reduction of `domain` over `axes` gives."""
     return bare(tuple(1 if i - len(domain) in axes else d for i, d in enumerate(domain)))
 
 
 def _larger(a: Shape, b: Shape) -> Shape | None:
-    """The one of two shapes that the other broadcasts to."""
+    """Return the one of two shapes that the other broadcasts to."""
     return b if stretches(a, b) else a if stretches(b, a) else None
 
 
 def _hoists(shape: Shape, domain: Shape, axes: frozenset[int]) -> bool:
-    """Does a value of `shape` vary along outer loops only? The folded axes are the inner ones."""
+    """Return whether a value of `shape` varies along outer loops only. The folded axes are the inner ones."""
     lead = len(domain) - len(shape)
     order = sorted(range(len(domain)), key=lambda i: (i - len(domain) in axes, i))
     varies = [i >= lead and shape[i - lead] != 1 for i in order if domain[i] != 1]

@@ -124,7 +124,7 @@ class _Splitter:
         return found
 
     def of(self, value: Tensor) -> Pieces | None:
-        """The pieces of `value`, if it has some."""
+        """Return the pieces of `value`, if it has some."""
         return self.pieces.get(node_of(value))
 
     # what moves elements
@@ -224,7 +224,7 @@ class _Splitter:
         return found
 
     def _cuts(self, value: Tensor, shape: Shape) -> list[tuple[Any, ...]]:
-        """Where `value`, which broadcasts to `shape`, is cut along each axis of it."""
+        """Return where `value`, which broadcasts to `shape`, is cut along each axis of it."""
         pieces, lead = self.of(value), len(shape) - value.ndim
         found: list[tuple[Any, ...]] = [(0, length) for length in shape]
         for a, own in enumerate(pieces.cuts if pieces else ()):
@@ -253,7 +253,10 @@ class _Splitter:
         return self.made[name]
 
     def _inside(self, value: Tensor, ranges: Sequence[Range]) -> tuple[Tensor, list[Range]] | None:
-        """The piece of `value` that has these ranges, and where they are in it; None where several have."""
+        """Return the piece of `value` that has these ranges, and where they are in it.
+
+        None where several have.
+        """
         pieces = self.of(value)
         if pieces is None:
             return None
@@ -295,7 +298,7 @@ class _Splitter:
 
 
 def _counted(node: Node, ranges: Sequence[Range]) -> Tensor | None:
-    """A part of the places along one axis, which are counted from another start."""
+    """Return a part of the places along one axis, which are counted from another start."""
     long = [a for a, d in enumerate(node.spec.shape) if d != 1]
     if len(long) != 1 or node.spec.dtype not in INTEGERS:
         return None
@@ -320,7 +323,7 @@ def _wanted_whole(graph: Graph) -> frozenset[Node]:
 
 
 def _merged(cuts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """All places of several lists, in order."""
+    """Return all places of several lists, in order."""
     found: list[Any] = []
     for place in (place for own in cuts for place in own):
         at = 0
@@ -332,7 +335,7 @@ def _merged(cuts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 def _grid(cuts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[list[Range], tuple[int, ...]]]:
-    """The ranges along each axis, and the place in the grid, of each box."""
+    """Yield the ranges along each axis, and the place in the grid, of each box."""
     for place in product(*(range(len(own) - 1) for own in cuts)):
         yield [(own[p], own[p + 1]) for own, p in zip(cuts, place, strict=True)], place
 
@@ -342,7 +345,7 @@ def _lengths(pieces: Pieces, place: tuple[int, ...]) -> Shape:
 
 
 def _within(window: Window, ranges: Sequence[Range]) -> Window:
-    """The part of a window that these ranges of it are."""
+    """Return the part of a window that these ranges of it are."""
     found = []
     for (start, _, step), (a, b) in zip(window, ranges, strict=True):
         first, last = start + a * step, start + b * step
@@ -351,7 +354,7 @@ def _within(window: Window, ranges: Sequence[Range]) -> Window:
 
 
 def _together(pieces: Pieces, place: tuple[int, ...] = ()) -> Tensor:
-    """The value that is made of the pieces."""
+    """Return the value that is made of the pieces."""
     axis = len(place)
     if axis == len(pieces.cuts):
         return shaped(pieces.boxes[place], _lengths(pieces, place))

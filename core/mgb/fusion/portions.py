@@ -107,7 +107,10 @@ def _costs(
 
 
 def _cuts(ops: Sequence[int], costs: Sequence[float], size: int, largest: int) -> list[int]:
-    """Where to cut, by the ops before each place; where no cut of a window pays, a later window is taken."""
+    """Return where to cut, by the ops before each place.
+
+    Where no cut of a window pays, a later window is taken.
+    """
     cuts: list[int] = []
     begin, least, most = 0, largest // 2, largest
     while ops[-1] - ops[begin] > most:
@@ -129,7 +132,7 @@ def _is_sound(
     most_inputs: int,
     is_copied: Callable[[Node], bool],
 ) -> bool:
-    """Do the rules take a portion for a group, and does a kernel write what others read of it?"""
+    """Return whether the rules take a portion for a group, and a kernel writes what others read of it."""
     inside = set(part)
     reads = {i for n in part for i in n.inputs if i not in inside and not is_copied(i)}
     if len(reads) > most_inputs:

@@ -49,7 +49,7 @@ class Product:
 
 
 def refusal(traits: Traits, node: Node) -> str | None:
-    """Why a contraction may be no part of a group of one domain; None when it may."""
+    """Return why a contraction may be no part of a group of one domain; None when it may."""
     if node.op is not MATMUL:
         return f"is of kind {node.op.kind.value}"
     if any(i.spec.ndim != 2 for i in node.inputs):
@@ -59,7 +59,7 @@ def refusal(traits: Traits, node: Node) -> str | None:
 
 
 def holds_product(nodes: Iterable[Node]) -> bool:
-    """Is there a contraction among these nodes?"""
+    """Return whether there is a contraction among these nodes."""
     return any(n.op.kind is Kind.CONTRACT for n in nodes)
 
 

@@ -33,17 +33,17 @@ class Partition:
         self.members = [[i] for i in self._parent]
 
     def find(self, node: int) -> int:
-        """The group of `node`."""
+        """Return the group of `node`."""
         while self._parent[node] != node:
             self._parent[node] = node = self._parent[self._parent[node]]
         return node
 
     def feeds(self, a: int, b: int) -> bool:
-        """Is group `b` known to wait for group `a`?"""
+        """Return whether group `b` is known to wait for group `a`."""
         return False
 
     def waits(self, a: int, b: int) -> bool:
-        """Is there known to be a way between the two through a third group?"""
+        """Return whether there is known to be a way between the two through a third group."""
         return False
 
     def merge(self, a: int, b: int) -> int:
@@ -59,7 +59,7 @@ class Partition:
         self._parent[a], self.members[a], self.members[b] = b, [], many
 
     def groups(self) -> list[int]:
-        """Every group, each after those it reads; else in the order of their last members."""
+        """Return every group, each after those it reads; else in the order of their last members."""
         last = {g: max(members) for g, members in enumerate(self.members) if members}
         waiting: dict[int, int] = {}
         readers: dict[int, list[int]] = {g: [] for g in last}
@@ -102,11 +102,11 @@ class Quotient(Partition):
                 self._after[j] |= self._bit[i] | self._after[i]
 
     def feeds(self, a: int, b: int) -> bool:
-        """Does group `b` wait for group `a`?"""
+        """Return whether group `b` waits for group `a`."""
         return bool(self._before[b] & self._bit[a])
 
     def waits(self, a: int, b: int) -> bool:
-        """Is there a way between the two through a third group? Merged, they would wait for themselves."""
+        """Return whether a way leads between the two through a third group; merged, they would deadlock."""
         between = self._after[a] & self._before[b] | self._after[b] & self._before[a]
         return bool(between & self._live)
 
@@ -139,7 +139,7 @@ class Quotient(Partition):
                 sets[g] |= news
 
     def _bits(self, bits: int) -> list[int]:
-        """The places of the ones, looked for in those words only that have some."""
+        """Return the places of the ones, looked for in those words only that have some."""
         if not bits:
             return []
         words = np.frombuffer(bits.to_bytes(self._bytes, "little"), np.uint64)

@@ -64,7 +64,7 @@ class _Plan:
                 self.readers.setdefault(node, []).append(place)
 
     def is_stored_by_kernel(self, node: Node) -> bool:
-        """Is `node` written by a kernel, for other steps only, all of which may change?"""
+        """Return whether `node` is written by a kernel, for other steps only, all of which may change."""
         maker = self.maker.get(node)
         if maker is None or node in self.outputs or node not in self.writes[maker]:
             return False
@@ -87,7 +87,7 @@ class _Plan:
             self._move(value, chain, leaves)
 
     def _chain(self, value: Node) -> tuple[set[Node], set[Node]] | None:
-        """The ops that make `value` of values which are stored, or may be, and those values."""
+        """Return the ops that make `value` of values which are stored, or may be, and those values."""
         chain: set[Node] = set()
         leaves: set[Node] = set()
         waiting = [value]
@@ -116,12 +116,12 @@ class _Plan:
         return maker is None or node in self.writes[maker]
 
     def _is_row(self, node: Node) -> bool:
-        """May the kernel that computes `node` write it, since its reductions leave that shape?"""
+        """Return whether the kernel of `node` may write it, since its reductions leave that shape."""
         folds = (n for n in self.members[self.maker[node]] if n.op.kind is Kind.REDUCE)
         return any(same_shape(n.spec.shape, node.spec.shape) for n in folds)
 
     def _fits(self, value: Node, reader: int, new: set[Node]) -> bool:
-        """Does a reader loop over the shape of `value`, and has it room for `new` inputs?"""
+        """Return whether a reader loops over the shape of `value`, and has room for `new` inputs."""
         nodes = self.members[reader] | self.reads[reader]
         nodes -= {n.inputs[0] for n in nodes if n.op.kind is Kind.GATHER}
         largest = max(nodes, key=lambda n: n.spec.size).spec.shape
@@ -142,7 +142,7 @@ class _Plan:
         self.writes[self.maker[value]].discard(value)
 
     def steps(self) -> list[Step]:
-        """The steps as they are now."""
+        """Return the steps as they are now."""
         order = {node: place for place, node in enumerate(self.graph.nodes)}
         made = []
         for place, step in enumerate(self.given):
@@ -157,7 +157,7 @@ class _Plan:
 
 
 def _between(step: Step) -> set[Node]:
-    """The nodes that a step computes, as they stand in the whole graph."""
+    """Return the nodes that a step computes, as they stand in the whole graph."""
     reads, writes = set(step.reads), set(step.writes)
     return _upstream(writes, lambda n: n not in reads and (n in writes or not is_copied(n)))
 

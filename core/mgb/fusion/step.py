@@ -51,14 +51,14 @@ class Step:
 
 
 def is_copied(node: Node, below: int = 2) -> bool:
-    """Does every step that reads `node` make it itself? True of iotas and of constants of so few elements."""
+    """Return whether each step that reads `node` makes it: iotas and constants of so few elements."""
     return node.op is IOTA or (node.op is CONST and 0 < node.spec.size < below)
 
 
 def make_step(
     members: Sequence[Node], writes: Collection[Node], fused: bool, reason: str, below: int = 2
 ) -> Step:
-    """The step that computes `members`, given in order, and leaves the values of `writes`.
+    """Return the step that computes `members`, given in order, and leaves the values of `writes`.
 
     Constants of fewer than `below` elements are part of it; larger ones are read.
     """

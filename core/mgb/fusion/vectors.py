@@ -61,7 +61,10 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
 
 
 def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
-    """The elements of the product of `a` and `b` without one; each matrix is gone through as it lies."""
+    """Return the elements of the product of `a` and `b` without one.
+
+    Each matrix is gone through as it lies.
+    """
     left, right = bool(node.params.get("transpose_a")), bool(node.params.get("transpose_b"))
     *batch, rows, columns = node.spec.shape
     inner = a.shape[-2 if left else -1]

@@ -123,7 +123,7 @@ class Row:
 
 
 def float_row(dtype: np.dtype[Any]) -> Row:
-    """The facts of a float, from its bits."""
+    """Return the facts of a float, from its bits."""
     info, bits = ml_dtypes.finfo(dtype), 8 * dtype.itemsize  # type: ignore[no-untyped-call]
     digits, bias = int(info.nmant), 1 - int(info.minexp)
     infinite = bool(np.isinf(np.array(np.inf).astype(dtype).astype(np.float64)))
@@ -142,7 +142,7 @@ ROWS = {d: float_row(d) if d in FLOATS else _integer_row(d) for d in DTYPES}
 
 @cache
 def exact(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
-    """Does `target` hold every value of `source`?"""
+    """Return whether `target` holds every value of `source`."""
     if source == target or target in COMPLEX:
         return source == target or exact(real_of(source), real_of(target))
     if source in COMPLEX:
@@ -156,12 +156,12 @@ def exact(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 
 
 def short(dtype: np.dtype[Any]) -> str:
-    """The name of `dtype` in texts of types: ``"f32"``, ``"bf16"``, ``"u8"``, ``"bool"``."""
+    """Return the name of `dtype` in texts of types: ``"f32"``, ``"bf16"``, ``"u8"``, ``"bool"``."""
     return dtype.name.replace("float", "f").replace("complex", "c").replace("uint", "u").replace("int", "i")
 
 
 def constructed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of ``tensor(array)`` when none is asked for: 64 bits become 32, as in MegEngine."""
+    """Return the dtype of ``tensor(array)`` when none is asked for: 64 bits become 32, as in MegEngine."""
     return _CONSTRUCTED.get(dtype, dtype)
 
 
@@ -170,17 +170,20 @@ PLACES = 1 << 31
 
 
 def of_places(length: Any) -> np.dtype[Any]:
-    """The dtype of places among `length` elements: int32, as in MegEngine, int64 where that is too small."""
+    """Return the dtype of places among `length` elements.
+
+    Int32, as in MegEngine, int64 where that is too small.
+    """
     return int32 if length <= PLACES else int64
 
 
 def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the parts of a complex number; any other dtype is its own."""
+    """Return the dtype of the parts of a complex number; any other dtype is its own."""
     return {complex64: float32, complex128: float64}.get(dtype, dtype)
 
 
 def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The complex dtype in which numbers of `dtype` are parts, or itself."""
+    """Return the complex dtype in which numbers of `dtype` are parts, or itself."""
     return complex128 if dtype in (float64, complex128) else complex64
 
 
@@ -198,14 +201,14 @@ def check_cast(source: np.dtype[Any], target: np.dtype[Any]) -> None:
 
 
 def summed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of a sum or a product of elements of `dtype`: of integers 64 bits, as in NumPy."""
+    """Return the dtype of a sum or a product of elements of `dtype`: of integers 64 bits, as in NumPy."""
     if dtype in INEXACT:
         return dtype
     return uint64 if dtype in UNSIGNED else int64
 
 
 def common(operands: Sequence[Operand]) -> np.dtype[Any]:
-    """The dtype in which operands of these dtypes meet.
+    """Return the dtype in which operands of these dtypes meet.
 
     Numbers of `WEAK` types matter only when their category is above that of every tensor. A bool gives way to
     anything. Two integers meet as in NumPy; two floats in the larger, float16 and bfloat16 in float32; an

@@ -243,7 +243,7 @@ CONST = Op("const", Kind.LEAF, _no_infer, differentiable=False)
 
 
 def input_node(spec: Spec, source: str = "") -> Node:
-    """A placeholder for a value that comes from outside.
+    """Return a placeholder for a value that comes from outside.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def input_node(spec: Spec, source: str = "") -> Node:
 
 
 def const_node(value: Any, dtype: np.dtype[Any], device: str = "xpux:0") -> Node:
-    """A typed constant; its array is a read-only copy.
+    """Return a typed constant; its array is a read-only copy.
 
     Examples
     --------
@@ -344,7 +344,10 @@ class Graph:
         return tuple(values[o] for o in self.outputs)
 
     def ending_in(self, outputs: tuple[Node, ...]) -> Graph:
-        """The graph from the same inputs to `outputs`: this one, with all it knows, if they are its own."""
+        """Return the graph from the same inputs to `outputs`.
+
+        This one, with all it knows, if they are its own.
+        """
         return self if outputs == self.outputs else Graph(self.inputs, outputs)
 
     @cached_property
@@ -357,7 +360,7 @@ class Graph:
         return frozenset(found)
 
     def has(self, *ops: Op) -> bool:
-        """Is one of these ops in it?"""
+        """Return whether one of these ops is in it."""
         return any(n.op in ops for n in self.nodes)
 
     @cached_property
@@ -381,7 +384,7 @@ class Graph:
 
 
 def is_own(op: Op, operands: Iterable[bool]) -> bool:
-    """Is a result of `op` each device's own on a mesh, where these of its operands are?
+    """Return whether a result of `op` is each device's own on a mesh, where these of its operands are.
 
     Examples
     --------

@@ -82,7 +82,7 @@ class Scalar:
         return type(self.value)
 
     def fixed(self) -> Any:
-        """The value, which later calls need to have as well."""
+        """Return the value, which later calls need to have as well."""
         if self.follower.open:
             self.follower.fix(self)
         return self.value
@@ -197,7 +197,7 @@ _OPERATORS: dict[Any, Callable[..., Any]] = {
 
 
 def are_numbers(values: Iterable[Any]) -> bool:
-    """Are all of `values` numbers, followed or not?"""
+    """Return whether all of `values` are numbers, followed or not."""
     return all(type(value) in _OPERANDS for value in values)
 
 
@@ -216,7 +216,7 @@ def mapped(rule: Callable[[Any], Any], value: Any) -> Any:
 
 
 def numbers_of(value: Any) -> Iterator[Scalar]:
-    """The numbers in a value, in tuples and mappings too, that are followed; some may come again."""
+    """Yield the numbers in a value, in tuples and mappings too, that are followed; some may come again."""
     kind = type(value)
     if kind in SCALARS:
         yield value
@@ -229,7 +229,7 @@ def numbers_of(value: Any) -> Iterator[Scalar]:
 
 
 def holds_followed(values: Iterable[Any]) -> bool:
-    """Is one of `values`, or of what stands in tuples among them, a number that is followed?"""
+    """Return whether one of `values`, or of what stands in tuples among them, is a followed number."""
     return any(type(v) in SCALARS or (type(v) is tuple and holds_followed(v)) for v in values)
 
 
@@ -252,7 +252,7 @@ def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
 
 
 def _with(function: Callable[..., Any], given: tuple[Any, ...], other: Any) -> Any:
-    """An operator, whose operand `other` may be anything."""
+    """Return an operator, whose operand `other` may be anything."""
     if type(other) in _OPERANDS:
         return computed(function, given)
     if function in (operator.eq, operator.ne) and isinstance(other, str | bytes | None):

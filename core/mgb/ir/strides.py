@@ -9,7 +9,7 @@ Shape = tuple[int, ...]
 
 
 def row_major(shape: Shape, itemsize: int = 1) -> Shape:
-    """The strides of a row-major array of elements of `itemsize`; 0 along axes of length 1.
+    """Return the strides of a row-major array of elements of `itemsize`; 0 along axes of length 1.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def row_major(shape: Shape, itemsize: int = 1) -> Shape:
 
 
 def broadcast_strides(shape: Shape, strides: Shape, domain: Shape) -> Shape:
-    """The strides of an array along the axes of `domain`: 0 where it is broadcast.
+    """Return the strides of an array along the axes of `domain`: 0 where it is broadcast.
 
     Examples
     --------

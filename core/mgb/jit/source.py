@@ -84,7 +84,7 @@ def lookup_attribute(thing: Any, name: str) -> Any:
 
 
 def _is_computed_once(raw: Any) -> bool:
-    """Is it what a class has of the kind of `cached_property`, beside which an object may have its own?"""
+    """Return whether it is like a `cached_property`, beside which an object may have its own value."""
     kind = type(raw)
     return isinstance(lookup(kind, "__get__")[0], FunctionType) and lookup(kind, "__set__")[0] is MISSING
 

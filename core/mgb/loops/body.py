@@ -59,7 +59,7 @@ class Noting(Builder):
         return self.outside[id(tensor)][1]
 
     def _spec_of(self, tensor: Tensor) -> Spec:
-        """The type of `tensor`, with the lengths that the session around follows."""
+        """Return the type of `tensor`, with the lengths that the session around follows."""
         if tensor._session is self:
             return self._nodes[tensor._index].spec
         around = self._around
@@ -114,7 +114,7 @@ class Noting(Builder):
 
 
 def loop_error(name: str) -> Callable[[str], LoopError]:
-    """The error of the loop `name` for a body that does what it says."""
+    """Return the error of the loop `name` for a body that does what it says."""
 
     def error(what: str) -> LoopError:
         if "changes" in what:

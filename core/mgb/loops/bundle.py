@@ -22,14 +22,14 @@ BUNDLE = Spec((), np.dtype(object))
 
 
 def bundled(arrays: Sequence[Any]) -> Any:
-    """The bundle of `arrays`."""
+    """Return the bundle of `arrays`."""
     bundle = np.empty((), object)
     bundle[()] = tuple(arrays)
     return bundle
 
 
 def as_they_are(operands: Sequence[Any]) -> Sequence[Any]:
-    """The promotion rule of ops that take any dtypes."""
+    """Return the promotion rule of ops that take any dtypes."""
     return operands
 
 
@@ -66,7 +66,7 @@ RESULT = register(
 
 
 def result(bundle: Tensor, index: int, spec: Spec) -> Tensor:
-    """The result `index` of a bundle, of type `spec`."""
+    """Return the result `index` of a bundle, of type `spec`."""
     return apply(RESULT, bundle, index=index, shape=spec.shape, dtype=spec.dtype)
 
 
@@ -77,6 +77,6 @@ class BundleCall(Call):
 
     @staticmethod
     def merge(one: dict[int, Tensor], other: dict[int, Tensor]) -> dict[int, Tensor]:
-        """The sum of two gradients."""
+        """Return the sum of two gradients."""
         both = {place: one[place] + other[place] for place in one.keys() & other.keys()}
         return one | other | both

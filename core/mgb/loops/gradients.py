@@ -48,7 +48,7 @@ def _attach(tapes: Sequence[Tape], operands: Sequence[Tensor], bundle: Tensor, p
 
 
 def _seen(tapes: Sequence[Tape], operands: Sequence[Tensor], nodes: Sequence[Node]) -> tuple[int, ...]:
-    """The places of the operands of floats that one of `tapes` sees."""
+    """Return the places of the operands of floats that one of `tapes` sees."""
     return tuple(n for n in floats(nodes) if any(_node_on(tape, operands[n]) is not None for tape in tapes))
 
 
@@ -177,7 +177,10 @@ class _Product:
 
 @lru_cache(maxsize=256)
 def _back(way: _WayBack, arrived: frozenset[int]) -> _Back:
-    """The graph of the way back for those results whose gradients arrive; others of the rows have none."""
+    """Return the graph of the way back for those results whose gradients arrive.
+
+    Others of the rows have none.
+    """
     first = way.consts + way.carries
     seeds = way.gradients.inputs[len(way.gradients.inputs) - len(way.arriving) :]
     at = dict(zip(way.arriving, seeds, strict=True))  # by results
@@ -254,7 +257,7 @@ def _scan_gradients(
     reverse: bool,
     arrived: Mapping[int, Tensor],
 ) -> list[Tensor | None]:
-    """The gradient of each operand of a scan."""
+    """Return the gradient of each operand of a scan."""
     back, first = _back(way, frozenset(arrived)), way.consts + way.carries
     outside = [operands[n] for n in way.again if n < way.consts]
     ends = [n for n in way.arriving if n < way.carries]
@@ -284,12 +287,12 @@ def _rows_of(spec: Spec, length: int) -> Spec:
 
 
 def _summed_product(a: Tensor, b: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-    """The sum of the products of matrices in two stacks: one product of long matrices."""
+    """Return the sum of the products of matrices in two stacks: one product of long matrices."""
     return matmul(_long(a, not transpose_a), _long(b, transpose_b), transpose_a=True)
 
 
 def _long(x: Tensor, is_turned: bool) -> Tensor:
-    """The matrices one under the other, whose rows are what is summed over."""
+    """Return the matrices one under the other, whose rows are what is summed over."""
     x = transpose(x, axes=(0, 2, 1)) if is_turned else x
     length, rows, columns = x.shape
     return reshape(x, shape=(length * rows, columns))
@@ -374,7 +377,7 @@ def _while_tangents(
     places: Sequence[int],
     given: Mapping[int, Tensor],
 ) -> list[Tensor | None]:
-    """The tangents of the results `places` for those that are `given` of operands."""
+    """Return the tangents of the results `places` for those that are `given` of operands."""
     nodes = body.graph.inputs
     outside = [n for n in floats(nodes) if n < consts]
     carried = [n for n in floats(nodes) if n >= consts]
@@ -390,7 +393,7 @@ def _while_tangents(
 
 @lru_cache(maxsize=256)
 def _with_tangents(test: Body, body: Body, consts: int) -> tuple[Body, Body]:
-    """A loop that carries tangents beside the values of floats."""
+    """Return a loop that carries tangents beside the values of floats."""
     graph, push = body.graph, pushforward(body)
     seeds = dict(zip(floats(graph.inputs), push.inputs[len(graph.inputs) :], strict=True))
     outside = [seeds[n] for n in seeds if n < consts]

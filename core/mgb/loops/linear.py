@@ -15,12 +15,12 @@ from ..tensor.tracing import Builder, rebuild
 
 
 def floats(nodes: Sequence[Node]) -> tuple[int, ...]:
-    """The places of those that have gradients."""
+    """Return the places of those that have gradients."""
     return tuple(n for n, node in enumerate(nodes) if node.spec.dtype in INEXACT)
 
 
 def fold_again(graph: Graph, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The outputs of `graph`, whose ops are applied again: tapes see them."""
+    """Return the outputs of `graph`, whose ops are applied again: tapes see them."""
 
     def rule(node: Node, *operands: Tensor) -> Tensor:
         builder = ACTIVE.get()
@@ -45,7 +45,7 @@ def with_inputs(graph: Graph) -> Graph:
 
 @lru_cache(maxsize=256)
 def both_ways(body: Body, wanted: tuple[int, ...]) -> Graph:
-    """A graph and the gradients of its inputs `wanted`.
+    """Return a graph and the gradients of its inputs `wanted`.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def pullback(body: Body, wanted: tuple[int, ...]) -> Graph:
 
 @lru_cache(maxsize=256)
 def pushforward(body: Body) -> Graph:
-    """The derivative of a graph in a direction: the gradient of its gradient, which is linear.
+    """Return the derivative of a graph in a direction: the gradient of its gradient, which is linear.
 
     Returns
     -------

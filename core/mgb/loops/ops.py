@@ -20,7 +20,7 @@ from .gradients import cond_taped, scan_taped, while_taped
 
 
 def run_graph(graph: Graph, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of `graph`, op by op."""
+    """Return the outputs of `graph`, op by op."""
 
     def rule(node: Node, *values: Any) -> Any:
         if node.op is CONST:
@@ -47,7 +47,7 @@ def check_operands(name: str, body: Body, specs: Sequence[Spec]) -> None:
 
 
 def stacked(spec: Spec, length: int) -> Spec:
-    """The type of `length` values of `spec` along a new first axis."""
+    """Return the type of `length` values of `spec` along a new first axis."""
     return Spec((length, *spec.shape), spec.dtype, spec.device)
 
 
@@ -133,7 +133,7 @@ def _cond_infer(index: Spec, *specs: Spec, branches: tuple[Body, ...]) -> Spec:
 
 
 def branch_of(index: Any, branches: Sequence[Any]) -> Any:
-    """The one that an array of no axes chooses: True the last of two; beyond the ends the nearest."""
+    """Return the one that an array of no axes chooses: True the last of two; beyond the ends the nearest."""
     return branches[min(max(int(index), 0), len(branches) - 1)]
 
 
@@ -157,7 +157,7 @@ LOOPS = (SCAN, WHILE, COND)
 
 
 def nodes_within(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph, and those of the graphs that they hold; no bundles."""
+    """Yield the nodes of a graph, and those of the graphs that they hold; no bundles."""
     for node in graph.nodes:
         if node.op not in LOOPS:
             yield node

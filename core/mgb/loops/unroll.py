@@ -25,7 +25,7 @@ def unrolled(graph: Graph) -> Graph:
 
 
 def _written_out(node: Node, *values: Any) -> Any:
-    """The fold's rule; the value of a scan is the list of its results."""
+    """Return the fold's rule; the value of a scan is the list of its results."""
     if node.op is SCAN:
         return _results(node, values)
     if node.op is RESULT and isinstance(values[0], list):
@@ -37,7 +37,7 @@ def _written_out(node: Node, *values: Any) -> Any:
 
 
 def _of_bodies(value: Any) -> Any:
-    """A parameter whose graphs have no scans."""
+    """Return a parameter whose graphs have no scans."""
     if isinstance(value, tuple):
         return tuple(map(_of_bodies, value))
     return Body(unrolled(value.graph)) if isinstance(value, Body) else value

@@ -24,7 +24,7 @@ class _Activation(Module):
 
 
 def _layer(name: str, function: Callable[[Tensor], Tensor], text: str, values: str) -> type[_Activation]:
-    """A layer of `function`, whose values at -1 and 2 are the example."""
+    """Return a layer of `function`, whose values at -1 and 2 are the example."""
     text += f"\n\nExamples\n--------\n>>> M.{name}()(mgb.tensor([-1.0, 2.0])).tolist()\n[{values}]"
     members = {"__doc__": text, "__module__": __name__, "function": staticmethod(function)}
     return type(name, (_Activation,), members)
@@ -57,7 +57,7 @@ class Identity(Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input itself."""
+        """Return the input itself."""
         return x
 
 

@@ -93,7 +93,7 @@ class ModuleList(Module):
         return (getattr(self, str(place)) for place in range(self._count))
 
     def __getitem__(self, place: int | slice) -> Any:
-        """A module; a slice gives a `ModuleList` of those modules."""
+        """Return a module; a slice gives a `ModuleList` of those modules."""
         if isinstance(place, slice):
             return ModuleList(list(self)[place])
         return getattr(self, str(range(self._count)[place]))
@@ -177,7 +177,7 @@ class ModuleDict(Module):
         return list(self._order)
 
     def values(self) -> list[Any]:
-        """The modules."""
+        """Return the modules."""
         return [getattr(self, key) for key in self._order]
 
     def items(self) -> list[tuple[str, Any]]:

@@ -83,7 +83,7 @@ class Embedding(Module):
     def from_pretrained(
         cls, embeddings: Tensor | np.ndarray[Any, Any], freeze: bool = True, **options: Any
     ) -> Self:
-        """A layer that looks up in `embeddings`, of shape (num_embeddings, embedding_dim).
+        """Return a layer that looks up in `embeddings`, of shape (num_embeddings, embedding_dim).
 
         Parameters
         ----------

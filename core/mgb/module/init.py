@@ -159,7 +159,7 @@ def msra_normal_(
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which a layer's initial deviation makes up for the non-linearity behind it.
+    """Return the factor by which a layer's initial deviation makes up for the non-linearity behind it.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
 
 
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
-    """The one of `calculate_fan_in_and_fan_out` that `mode` names, ``"fan_in"`` or ``"fan_out"``.
+    """Return the one of `calculate_fan_in_and_fan_out` that `mode` names, ``"fan_in"`` or ``"fan_out"``.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class _Loss(Module):
         return {}
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
-        """The loss."""
+        """Return the loss."""
         return type(self).function(pred, label, reduction=self.reduction, **self._options())
 
     def _describe(self) -> str:
@@ -45,7 +45,7 @@ class _Loss(Module):
 def _layer(
     name: str, function: Callable[..., Tensor], text: str, pred: str, label: str, value: str, **options: Any
 ) -> type[_Loss]:
-    """A layer of `function`, whose value at `pred` and `label` is the example."""
+    """Return a layer of `function`, whose value at `pred` and `label` is the example."""
     text += f"\n\nExamples\n--------\n>>> pred, label = mgb.tensor({pred}), mgb.tensor({label})"
     text += f"\n>>> M.{name}()(pred, label).item()\n{value}"
     members = {"__doc__": text, "__module__": __name__, "function": staticmethod(function)}

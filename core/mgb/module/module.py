@@ -126,7 +126,7 @@ class Module(Holder):
 
         @abstractmethod
         def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-            """The function itself."""
+            """Return the function itself."""
 
     #: What a call hands its arguments to.
     __calls__ = "forward"
@@ -193,45 +193,48 @@ class Module(Holder):
     def named_parameters(
         self, prefix: str | None = None, recursive: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Every `Parameter` with its dotted name, which starts with `prefix`."""
+        """Return every `Parameter` with its dotted name, which starts with `prefix`."""
         return _named(self._walk(is_parameter, prefix, recursive))
 
     def buffers(self, recursive: bool = True) -> Iterator[Tensor]:
-        """Every Tensor that is not a `Parameter`."""
+        """Return every Tensor that is not a `Parameter`."""
         return (tensor for _, tensor in self.named_buffers(recursive=recursive))
 
     def named_buffers(
         self, prefix: str | None = None, recursive: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Every Tensor that is not a `Parameter`, with its dotted name."""
+        """Return every Tensor that is not a `Parameter`, with its dotted name."""
         return _named(self._walk(is_buffer, prefix, recursive))
 
     def tensors(self, recursive: bool = True) -> Iterator[Tensor]:
-        """Every parameter and buffer."""
+        """Return every parameter and buffer."""
         return (tensor for _, tensor in self.named_tensors(recursive=recursive))
 
     def named_tensors(
         self, prefix: str | None = None, recursive: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Every parameter and buffer with its dotted name."""
+        """Return every parameter and buffer with its dotted name."""
         return _named(self._walk(is_tensor, prefix, recursive))
 
     def children(self) -> Iterator[Module]:
-        """The modules directly inside this one."""
+        """Return the modules directly inside this one."""
         return (module for _, module in self.named_children())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly inside this one, with their names."""
+        """Return the modules directly inside this one, with their names."""
         return _named(self._walk(is_module, None, recursive=False))
 
     def modules(self, with_parent: bool = False) -> Iterator[Any]:
-        """The module itself, then every module inside it; `with_parent`, each in a pair with its owner."""
+        """Return the module itself, then every module inside it.
+
+        `with_parent`, each in a pair with its owner.
+        """
         return (found[1:] if with_parent else found[1] for found in self.named_modules(with_parent=True))
 
     def named_modules(
         self, prefix: str | None = None, with_parent: bool = False
     ) -> Iterator[tuple[Any, ...]]:
-        """The module itself under the name `prefix`, then every module inside it with its dotted name.
+        """Yield the module itself under the name `prefix`, then every module inside it with its dotted name.
 
         Parameters
         ----------
@@ -318,7 +321,7 @@ class Module(Holder):
     # state
 
     def state_dict(self, prefix: str = "", keep_var: bool = False) -> OrderedDict[str, Any]:
-        """Every parameter and buffer by its dotted name.
+        """Return every parameter and buffer by its dotted name.
 
         Parameters
         ----------
@@ -402,7 +405,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def _is_shown(name: str, value: Any) -> bool:
-    """A layer, or what is called like one, as a loaded model; plain functions are not."""
+    """Return a layer, or what is called like one, as a loaded model; plain functions are not."""
     if isinstance(value, Module):
         return True
     is_plain = isinstance(value, type | FunctionType | MethodType | BuiltinFunctionType | Tensor)
@@ -414,7 +417,7 @@ def is_module(value: Any) -> bool:
 
 
 def _paths(path: tuple[Any, ...], value: Any, seen: set[int]) -> Iterator[tuple[Any, ...]]:
-    """The `path` to `value`, and those to the containers in it."""
+    """Yield the `path` to `value`, and those to the containers in it."""
     yield path
     if isinstance(value, _CONTAINERS) and id(value) not in seen:
         seen.add(id(value))  # a list may stand in itself

@@ -25,7 +25,7 @@ State = tuple[Tensor, ...]
 
 
 def _checked(layer: Module, hx: Any, count: int, shape: tuple[int, ...]) -> State | None:
-    """The state that is given to `layer`: `count` Tensors of `shape`; None is none given.
+    """Return the state that is given to `layer`: `count` Tensors of `shape`; None is none given.
 
     Raises
     ------
@@ -90,13 +90,13 @@ class _Cell(Module):
         return F.linear(inputs, self.weight_ih, self.bias_ih)
 
     def begin(self, shape: tuple[int, ...], like: Tensor) -> State:
-        """The state before the first step: zeros."""
+        """Return the state before the first step: zeros."""
         zeros = F.zeros((*shape, self.hidden_size), like.dtype, like.device)
         return (zeros,) * self.states
 
     @abstractmethod
     def step(self, seen: Tensor, state: State) -> State:
-        """The next state."""
+        """Return the next state."""
 
     def _told(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.weight_hh, self.bias_hh)
@@ -147,7 +147,7 @@ class RNNCell(_Cell):
         return f"{super()._describe()}, nonlinearity={self.nonlinearity!r}"
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next hidden state, of shape (..., hidden_size)."""
+        """Return the next hidden state, of shape (..., hidden_size)."""
         return self._next(input, hx)[0]
 
 
@@ -169,7 +169,7 @@ class LSTMCell(_Cell):
         return F.sigmoid(shown) * F.tanh(memory), memory
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """The next hidden state and memory, each of shape (..., hidden_size)."""
+        """Return the next hidden state and memory, each of shape (..., hidden_size)."""
         hidden, memory = self._next(input, hx)
         return hidden, memory
 
@@ -192,7 +192,7 @@ class GRUCell(_Cell):
         return (new + F.sigmoid(update + z) * (hidden - new),)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The next hidden state, of shape (..., hidden_size)."""
+        """Return the next hidden state, of shape (..., hidden_size)."""
         return self._next(input, hx)[0]
 
 
@@ -227,7 +227,7 @@ class _Recurrent(Module):
         self.dropout = Dropout(dropout)
 
     def _run(self, inputs: Tensor, hx: Any) -> tuple[Tensor, State]:
-        """The top layer's hidden states of every time, and the last states of all layers."""
+        """Return the top layer's hidden states of every time, and the last states of all layers."""
         if inputs.ndim != 3:
             raise ShapeError(f"{type(self).__name__} takes (time, batch, features), got {inputs.shape}")
         out = F.swapaxes(inputs, 0, 1) if self.batch_first else inputs
@@ -249,7 +249,7 @@ class _Recurrent(Module):
     def _along(
         self, cell: _Cell, inputs: Tensor, given: State | None, backwards: bool
     ) -> tuple[Tensor, State]:
-        """One layer in one direction."""
+        """Return one layer in one direction."""
         state = given or cell.begin(inputs.shape[1:2], inputs)
         seen, hidden = cell.seen(inputs), []
         length = inputs.shape[0]
@@ -323,7 +323,7 @@ class RNN(_Recurrent):
         return f"{super()._describe()}, nonlinearity={self.nonlinearity!r}"
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """All hidden states of the top layer, and the last of each layer and direction."""
+        """Return all hidden states of the top layer, and the last of each layer and direction."""
         out, (hidden,) = self._run(input, hx)
         return out, hidden
 
@@ -340,7 +340,7 @@ class GRU(_Recurrent):
     cell = GRUCell
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """All hidden states of the top layer, and the last of each layer and direction."""
+        """Return all hidden states of the top layer, and the last of each layer and direction."""
         out, (hidden,) = self._run(input, hx)
         return out, hidden
 
@@ -359,6 +359,6 @@ class LSTM(_Recurrent):
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """All hidden states of the top layer, and the last hidden states and memories of each."""
+        """Return all hidden states of the top layer, and the last hidden states and memories of each."""
         out, (hidden, memory) = self._run(input, hx)
         return out, (hidden, memory)

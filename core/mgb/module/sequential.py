@@ -46,7 +46,7 @@ class Sequential(Module):
         return len(self._order)
 
     def __getitem__(self, place: int | slice | str) -> Any:
-        """A module by place or name; a slice gives a `Sequential` of those modules."""
+        """Return a module by place or name; a slice gives a `Sequential` of those modules."""
         if isinstance(place, str):
             return getattr(self, place)
         if isinstance(place, slice):

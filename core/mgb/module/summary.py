@@ -90,7 +90,7 @@ def _layers(module: Any, outputs: dict[int, str]) -> Iterator[Layer]:
 
 
 def summary(self: Any, *inputs: Any, **kwargs: Any) -> Summary:
-    """The layers with their parameters and, if inputs are given, the shapes of what they give.
+    """Return the layers with their parameters and, if inputs are given, the shapes of what they give.
 
     With inputs the module is called once in eval mode, and nothing of it changes.
 

@@ -47,12 +47,12 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def fliplr(m: Any) -> Tensor:
-    """The columns the other way round."""
+    """Return the columns the other way round."""
     return rearrange.flip(c.as_tensor(m), 1)
 
 
 def flipud(m: Any) -> Tensor:
-    """The rows the other way round."""
+    """Return the rows the other way round."""
     return rearrange.flip(c.as_tensor(m), 0)
 
 
@@ -92,7 +92,7 @@ vsplit, hsplit, dsplit = split_along(0), split_along(1), split_along(2)
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
-    """The differences of all elements in a row, between what is put at the ends."""
+    """Return the differences of all elements in a row, between what is put at the ends."""
     rows = c.diff(flatten(c.as_tensor(ary)))
     ends = [None if x is None else flatten(c.as_tensor(x)).astype(rows.dtype) for x in (to_begin, to_end)]
     return tensor.concat([part for part in (ends[0], rows, ends[1]) if part is not None])
@@ -170,7 +170,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
 
 
 def resize(a: Any, new_shape: Any) -> Tensor:
-    """The elements in a row, again and again, under another shape."""
+    """Return the elements in a row, again and again, under another shape."""
     flat = flatten(c.as_tensor(a))
     shape = (new_shape,) if isinstance(new_shape, int) else tuple(new_shape)
     if not flat.size:
@@ -179,19 +179,19 @@ def resize(a: Any, new_shape: Any) -> Tensor:
 
 
 def broadcast_arrays(*args: Any) -> tuple[Tensor, ...]:
-    """Each as large as all of them together."""
+    """Return each as large as all of them together."""
     given = tensors("broadcast_arrays", args)
     shape = broadcast_shapes("broadcast_arrays", *(x.shape for x in given))
     return tuple(tensor.broadcast_to(x, shape) for x in given)
 
 
 def diagflat(v: Any, k: int = 0) -> Tensor:
-    """A matrix with all elements of `v` on its `k`-th diagonal."""
+    """Return a matrix with all elements of `v` on its `k`-th diagonal."""
     return matrices.diag(flatten(c.as_tensor(v)), k)
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers of the elements of a vector, in rows."""
+    """Return the powers of the elements of a vector, in rows."""
     x = c.as_tensor(x)
     count = int(x.shape[0]) if N is None else N
     columns = [tensor.ones_like(x)]
@@ -234,7 +234,7 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Tensor:
 
 
 def extract(condition: Any, arr: Any) -> Tensor:
-    """The elements where the condition is true. Reads the condition."""
+    """Return the elements where the condition is true. Reads the condition."""
     return compress(flatten(c.as_tensor(condition)), arr)
 
 
@@ -323,7 +323,7 @@ def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: floa
 
 
 def fix(x: Any) -> Tensor:
-    """The next whole number towards 0; integers stay as they are."""
+    """Return the next whole number towards 0; integers stay as they are."""
     x = c.as_tensor(x)
     return +x if x.dtype.kind in "biu" else e.trunc(x)
 
@@ -341,14 +341,14 @@ isposinf, isneginf = infinite(1), infinite(-1)
 
 
 def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The greatest less the least."""
+    """Return the greatest less the least."""
     a = c.as_tensor(a)
     spread: Tensor = math.max(a, axis, keepdims) - math.min(a, axis, keepdims)
     return spread
 
 
 def inner(a: Any, b: Any) -> Tensor:
-    """The sum of products over the last axes."""
+    """Return the sum of products over the last axes."""
     a, b = tensors("inner", (a, b))
     if not a.ndim or not b.ndim:
         scaled: Tensor = a * b

@@ -51,7 +51,7 @@ def on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """One of ours with NumPy's arguments: `dtype` is that in which it computes."""
+    """Return one of ours with NumPy's arguments: `dtype` is that in which it computes."""
 
     def reduced(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
         a = as_tensor(a)
@@ -108,7 +108,7 @@ def spread(function: Callable[..., Tensor], root: bool) -> Callable[..., Tensor]
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
 ) -> Any:
-    """The mean, in which an element counts as its weight says."""
+    """Return the mean, in which an element counts as its weight says."""
     if weights is None:
         a = as_tensor(a)
         mean = math.mean(a, axis, keepdims)
@@ -131,7 +131,7 @@ def average(
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """One after the other; without an axis, flattened.
+    """Return one after the other; without an axis, flattened.
 
     Examples
     --------
@@ -216,12 +216,12 @@ def nan_to_num(
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Do they differ by at most ``atol + rtol * abs(b)``?"""
+    """Return whether they differ by at most ``atol + rtol * abs(b)``."""
     return e.isclose(a, b, rtol=float(rtol), atol=float(atol), equal_nan=bool(equal_nan))
 
 
 def interp(x: Any, xp: Any, fp: Any, left: float | None = None, right: float | None = None) -> Tensor:
-    """The piecewise linear function through (`xp`, `fp`) at `x`; `xp` ascends."""
+    """Return the piecewise linear function through (`xp`, `fp`) at `x`; `xp` ascends."""
     x, xp, fp = tensors("interp", (x, xp, fp))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ShapeError(f"interp: xp {xp.shape} and fp {fp.shape} are to be two vectors of one length")
@@ -240,19 +240,19 @@ def interp(x: Any, xp: Any, fp: Any, left: float | None = None, right: float | N
 
 
 def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """The sums of all elements up to each; without `axis`, of the flattened `a`."""
+    """Return the sums of all elements up to each; without `axis`, of the flattened `a`."""
     a = accumulated(flatten(a) if axis is None else a, dtype)
     return cumsum_(a, axis=normalize_axis("cumsum", axis or 0, a.ndim)[0])
 
 
 def cumprod(a: Tensor, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """The products of all elements up to each; without `axis`, of the flattened `a`."""
+    """Return the products of all elements up to each; without `axis`, of the flattened `a`."""
     a = accumulated(flatten(a) if axis is None else a, dtype)
     return cumprod_(a, axis=normalize_axis("cumprod", axis or 0, a.ndim)[0])
 
 
 def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
-    """Each element less the one before, `n` times over; first `a` gets what is to stand at its ends.
+    """Return each element less the one before, `n` times over; first `a` gets what is to stand at its ends.
 
     Examples
     --------
@@ -279,14 +279,14 @@ def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
 
 
 def outer(a: Any, b: Any) -> Tensor:
-    """Each element of `a` times each of `b`."""
+    """Return each element of `a` times each of `b`."""
     a, b = tensors("outer", (a, b))
     out: Tensor = reshape(a, shape=(a.size, 1)) * reshape(b, shape=(1, b.size))
     return out
 
 
 def dot(a: Any, b: Any) -> Tensor:
-    """The sum over the last axis of `a` and the last but one of `b`; a number multiplies."""
+    """Return the sum over the last axis of `a` and the last but one of `b`; a number multiplies."""
     a, b = tensors("dot", (a, b))
     if not a.ndim or not b.ndim:
         multiplied: Tensor = a * b
@@ -297,7 +297,7 @@ def dot(a: Any, b: Any) -> Tensor:
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
-    """The sum of products over `axes`: so many last of `a` and first of `b`, or the axes of each."""
+    """Return the sum of products over `axes`: so many last of `a` and first of `b`, or the axes of each."""
     a, b = tensors("tensordot", (a, b))
     given = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
     left, right = (
@@ -351,7 +351,7 @@ def stacked(ndim: int, axis: int) -> Callable[..., Tensor]:
 
 
 def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: float = 0) -> Tensor:
-    """A border on each side of each axis."""
+    """Return a border on each side of each axis."""
     given = np.asarray(pad_width)
     if given.dtype.kind not in "iu":
         raise TypeError(f"pad: pad_width is made of integers, got {pad_width!r}")
@@ -364,7 +364,7 @@ def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: 
 
 
 def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The diagonal of the matrices in two axes; it becomes the last axis."""
+    """Return the diagonal of the matrices in two axes; it becomes the last axis."""
     i, j = (normalize_axis("diagonal", axis, a.ndim)[0] for axis in (axis1, axis2))
     if i == j:
         raise ShapeError(f"diagonal: axis {axis1} stands twice")
@@ -377,7 +377,7 @@ def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
 
 
 def trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The sum of the diagonal."""
+    """Return the sum of the diagonal."""
     return math.sum(diagonal(a, offset, axis1, axis2), -1)
 
 
@@ -392,7 +392,7 @@ def unique(
     *,
     equal_nan: bool = True,
 ) -> Any:
-    """The different elements in order; a gradient goes to the first of each. Reads the values."""
+    """Return the different elements in order; a gradient goes to the first of each. Reads the values."""
     flat = flatten(ar)
     _, first, inverse, counts = np.unique(ar.numpy(), True, True, True, equal_nan=equal_nan)
     firsts = Tensor(first, dtypes.int32, ar.device)

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def _kind_of(*numbers: Any) -> str:
-    """The kind of what is made of these numbers."""
+    """Return the kind of what is made of these numbers."""
     kinds = {np.asarray(plain(n)).dtype.kind if not isinstance(n, Tensor) else n.dtype.kind for n in numbers}
     return "integral" if kinds <= set("iub") else "real floating"
 
@@ -74,7 +74,7 @@ def _holds_tensors(obj: Sequence[Any]) -> bool:
 
 
 def _natural(obj: Any) -> np.dtype[Any]:
-    """The dtype of an array, or that of what is made of numbers."""
+    """Return the dtype of an array, or that of what is made of numbers."""
     dtype: np.dtype[Any] = as_given(plain(obj)).dtype
     if hasattr(obj, "dtype") or dtype not in dtypes.INEXACT:
         return dtype
@@ -154,7 +154,7 @@ def eye(
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tensor]:
-    """The coordinates of a grid from those of its axes: see `mgb.functional.meshgrid`.
+    """Return the coordinates of a grid from those of its axes: see `mgb.functional.meshgrid`.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """A Tensor on the memory of another library's array.
+    """Return a Tensor on the memory of another library's array.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def default(dtype: Any, kind: str) -> np.dtype[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any]:
-    """The dtype of a Tensor, or the dtype that `value` names."""
+    """Return the dtype of a Tensor, or the dtype that `value` names."""
     return value.dtype if isinstance(value, Tensor) else dtypes.as_dtype(value)
 
 
@@ -92,7 +92,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: str | None = 
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Does `to` hold every value of `from_`, a dtype or a Tensor?
+    """Return whether `to` holds every value of `from_`, a dtype or a Tensor.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def finfo(type: Any, /) -> FloatInfo:
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
-    """The limits of an integer dtype, given by itself or by a Tensor.
+    """Return the limits of an integer dtype, given by itself or by a Tensor.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Is `dtype` of a kind?
+    """Return whether `dtype` is of a kind.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def _of_kind(kind: Any) -> Sequence[np.dtype[Any]]:
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """The dtype in which Tensors, dtypes and Python numbers meet.
+    """Return the dtype in which Tensors, dtypes and Python numbers meet.
 
     Raises
     ------
@@ -201,21 +201,21 @@ class Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> devices.Device:
-        """Where Tensors are made when nobody names a device."""
+        """Return where Tensors are made when nobody names a device."""
         return devices.named(devices.default())
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
-        """The dtypes of what is made of Python numbers, and of indices."""
+        """Return the dtypes of what is made of Python numbers, and of indices."""
         return dict(DEFAULTS)
 
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
-        """The standard's dtypes of a kind, or of several, that are here; without one, all of them."""
+        """Return the standard's dtypes of a kind, or of several, that are here; without one, all of them."""
         kinds = ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
         found = [dtype for one in kinds for dtype in _of_kind(one)]
         return {dtype.name: dtype for dtype in found if dtype not in _OWN}
 
     def devices(self) -> list[devices.Device]:
-        """Where Tensors may be."""
+        """Return where Tensors may be."""
         names = ["xpux", *(f"gpu{i}" for i in range(devices.get_device_count("gpu")))]
         return [devices.named(devices.canonical(name)) for name in names]
 

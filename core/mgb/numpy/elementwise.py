@@ -180,7 +180,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
 
 
 def round(x: Any, /) -> Tensor:
-    """The nearest whole number; halfway cases go to the even one. Integers stay as they are.
+    """Return the nearest whole number; halfway cases go to the even one. Integers stay as they are.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def round(x: Any, /) -> Tensor:
 
 
 def trunc(x: Any, /) -> Tensor:
-    """The next whole number towards 0; integers stay as they are.
+    """Return the next whole number towards 0; integers stay as they are.
 
     Examples
     --------

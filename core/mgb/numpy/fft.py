@@ -52,7 +52,7 @@ def _fitted(name: str, x: Tensor, length: int, axis: int) -> Tensor:
 
 
 def _places(name: str, x: Tensor, s: Lengths, axes: Axes) -> tuple[list[int], list[int]]:
-    """The axes in the order given, and how long each is to be."""
+    """Return the axes in the order given, and how long each is to be."""
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
     given = [axes] if isinstance(axes, int) else list(axes)
@@ -77,7 +77,7 @@ def _complex(name: str, a: Any, s: Lengths, axes: Axes, norm: str | None, invers
 
 
 def _of_real(name: str, a: Any, s: Lengths, axes: Axes, norm: str | None) -> Tensor:
-    """A transform of real numbers along the last of `axes`, of complex ones along the others."""
+    """Return a transform of real numbers along the last of `axes`, of complex ones along the others."""
     scaled = _norm(name, norm)
     (x,) = tensors(name, (a,))
     places, lengths = _places(name, x, s, axes)
@@ -91,7 +91,7 @@ def _of_real(name: str, a: Any, s: Lengths, axes: Axes, norm: str | None) -> Ten
 
 
 def _to_real(name: str, a: Any, s: Lengths, axes: Axes, norm: str | None) -> Tensor:
-    """The inverse of `_of_real`; without a length the last axis gives an even number of elements."""
+    """Return the inverse of `_of_real`; without a length the last axis gives an even number of elements."""
     scaled = _norm(name, norm)
     (x,) = tensors(name, (a,))
     places, lengths = _places(name, x, s, axes)
@@ -113,7 +113,7 @@ def _along(axis: int, n: int | None) -> dict[str, Any]:
 
 
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The discrete Fourier transform along `axis`.
+    """Return the discrete Fourier transform along `axis`.
 
     Parameters
     ----------
@@ -140,28 +140,34 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `fft`, whose arguments it has."""
+    """Return the inverse of `fft`, whose arguments it has."""
     return _complex("ifft", a, **_along(axis, n), norm=norm, inverse=True)
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The first ``n // 2 + 1`` elements of `fft` of real numbers: the others are their conjugates."""
+    """Return the first ``n // 2 + 1`` elements of `fft` of real numbers: the others are their conjugates."""
     return _of_real("rfft", a, **_along(axis, n), norm=norm)
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `rfft`: `n` real numbers, by default twice as many as steps in `a`, an even number."""
+    """Return the inverse of `rfft`.
+
+    `n` real numbers, by default twice as many as steps in `a`, an even number.
+    """
     return _to_real("irfft", a, **_along(axis, n), norm=norm)
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The `fft`, which is real, of `n` numbers of which `a` has the first half: the others are conjugates."""
+    """Return the `fft`, which is real, of `n` numbers of which `a` has the first half.
+
+    The others are conjugates.
+    """
     (x,) = tensors("hfft", (a,))
     return _to_real("hfft", x.conj(), **_along(axis, n), norm=ops.OPPOSITE[_norm("hfft", norm)])
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of `hfft`."""
+    """Return the inverse of `hfft`."""
     return _of_real("ihfft", a, **_along(axis, n), norm=ops.OPPOSITE[_norm("ihfft", norm)]).conj()
 
 
@@ -194,7 +200,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = "float32", device: str | Non
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """The frequencies of the elements of `rfft`, as `fftfreq`."""
+    """Return the frequencies of the elements of `rfft`, as `fftfreq`."""
     return along((ops.half(amount(n, "rfftfreq: n")),), (0,), dtype, _device(device)) / (n * d)
 
 
@@ -210,12 +216,12 @@ def _shifted(x: Any, axes: Axes, forth: bool) -> Tensor:
 
 
 def fftshift(x: Any, axes: Axes = None) -> Tensor:
-    """The element of frequency 0 moved to the middle of `axes`; None is all axes."""
+    """Return the element of frequency 0 moved to the middle of `axes`; None is all axes."""
     return _shifted(x, axes, True)
 
 
 def ifftshift(x: Any, axes: Axes = None) -> Tensor:
-    """The inverse of `fftshift`."""
+    """Return the inverse of `fftshift`."""
     return _shifted(x, axes, False)
 
 

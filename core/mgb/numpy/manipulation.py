@@ -21,7 +21,7 @@ __all__ = [
 
 
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
-    """Each as large as all of them together.
+    """Return each as large as all of them together.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
 
 
 def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
-    """The axes in the order of `axes`.
+    """Return the axes in the order of `axes`.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def squeeze(x: Tensor, /, axis: Shape) -> Tensor:
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts of `x` along an axis, which they do not have.
+    """Return the parts of `x` along an axis, which they do not have.
 
     Raises
     ------

@@ -29,7 +29,7 @@ def _floats(name: str, *xs: Any) -> list[Tensor]:
 
 
 def polyval(p: Any, x: Any) -> Tensor:
-    """The value at `x`, by Horner's rule."""
+    """Return the value at `x`, by Horner's rule."""
     p, x = tensors("polyval", (p, x))
     out = tensor.zeros_like(x)
     for i in range(int(p.shape[0])):
@@ -46,17 +46,17 @@ def _joined(a1: Any, a2: Any, sign: int) -> Tensor:
 
 
 def polyadd(a1: Any, a2: Any) -> Tensor:
-    """The sum."""
+    """Return the sum."""
     return _joined(a1, a2, 1)
 
 
 def polysub(a1: Any, a2: Any) -> Tensor:
-    """The difference."""
+    """Return the difference."""
     return _joined(a1, a2, -1)
 
 
 def polymul(a1: Any, a2: Any) -> Tensor:
-    """The product."""
+    """Return the product."""
     return convolve(*(c.at_least(1)(x) for x in tensors("polymul", (a1, a2))))
 
 
@@ -79,7 +79,7 @@ def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
 
 
 def polyder(p: Any, m: int = 1) -> Tensor:
-    """The derivative, `m` times over."""
+    """Return the derivative, `m` times over."""
     (out,) = tensors("polyder", (p,))
     for _ in range(m):
         out = out[:-1] * np.arange(int(out.shape[0]) - 1, 0, -1)
@@ -87,7 +87,7 @@ def polyder(p: Any, m: int = 1) -> Tensor:
 
 
 def polyint(p: Any, m: int = 1, k: Any = None) -> Tensor:
-    """The integral, `m` times over, with the constants `k`."""
+    """Return the integral, `m` times over, with the constants `k`."""
     (out,) = _floats("polyint", p)
     constants = np.zeros(m) if k is None else np.broadcast_to(np.asarray(k), (m,))
     for constant in constants:
@@ -97,7 +97,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Tensor:
 
 
 def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, *, w: Any = None) -> Tensor:
-    """The polynomial of degree `deg` that is nearest to the points by least squares."""
+    """Return the polynomial of degree `deg` that is nearest to the points by least squares."""
     x, y = _floats("polyfit", x, y)
     if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.size:
         raise ShapeError(f"polyfit: x {x.shape} is a vector, and y {y.shape} has as many rows")
@@ -111,7 +111,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, *, w: Any = No
 
 
 def poly(seq_of_zeros: Any) -> Tensor:
-    """The polynomial with these roots, or the characteristic one of a matrix."""
+    """Return the polynomial with these roots, or the characteristic one of a matrix."""
     (roots,) = _floats("poly", seq_of_zeros)
     if roots.ndim == 2:
         roots = linalg.eigvals(roots)
@@ -123,7 +123,7 @@ def poly(seq_of_zeros: Any) -> Tensor:
 
 
 def roots(p: Any) -> Tensor:
-    """Where it is 0: the eigenvalues of the companion matrix, complex. Zeros at the ends are read."""
+    """Return where it is 0: the eigenvalues of the companion matrix, complex. Zeros at the ends are read."""
     (p,) = _floats("roots", p)
     whole = trim_zeros(p, "f")
     inner = trim_zeros(whole, "b")

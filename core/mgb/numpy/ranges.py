@@ -64,7 +64,7 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Tensor:
-    """The powers of `base` by evenly spaced exponents."""
+    """Return the powers of `base` by evenly spaced exponents."""
     made = power(base, linspace(start, stop, num, endpoint, axis=axis))
     return made if dtype is None else made.astype(dtype)
 
@@ -83,7 +83,7 @@ def geomspace(
 
 
 def common_type(*arrays: Any) -> Any:
-    """The floating-point dtype in which the arrays meet."""
+    """Return the floating-point dtype in which the arrays meet."""
     met = dtypes.common([x.dtype for x in tensors("common_type", arrays)])
     return (met if met in dtypes.INEXACT else dtypes.float32).type
 

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The int32 indices that put `x` in order along `axis`; what is equal keeps its order in any case.
+    """Return the int32 indices that put `x` in order along `axis`; what is equal keeps its order in any case.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """The different elements in order, and how often each stands; see `unique_all`.
+    """Return the different elements in order, and how often each stands; see `unique_all`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """The different elements in order, and which of them each element is; see `unique_all`.
+    """Return the different elements in order, and which of them each element is; see `unique_all`.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The different elements in order; see `unique_all`.
+    """Return the different elements in order; see `unique_all`.
 
     Examples
     --------

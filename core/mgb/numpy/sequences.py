@@ -22,7 +22,7 @@ from .linalg import matrix_transpose
 
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where each of `v` goes in the ascending vector `a`, before what equals it or behind, as int32.
+    """Return where each of `v` goes in the ascending vector `a`, before what equals it or behind, as int32.
 
     `sorter` has the places of `a` in ascending order.
 
@@ -61,7 +61,7 @@ def kron(a: Any, b: Any) -> Tensor:
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:
-    """The vectors of three elements that stand upright on those of `a` and `b`."""
+    """Return the vectors of three elements that stand upright on those of `a` and `b`."""
     one, other, result = (axisa, axisb, axisc) if axis is None else (axis,) * 3
     a, b = tensors("cross", (a, b))
     return tensor.moveaxis(upright(tensor.moveaxis(a, one, -1), tensor.moveaxis(b, other, -1)), -1, result)
@@ -71,7 +71,7 @@ def cross(
 
 
 def _correlated(a: Tensor, v: Tensor, mode: str) -> Tensor:
-    """The products of `a` with the shorter `v`, moved along it."""
+    """Return the products of `a` with the shorter `v`, moved along it."""
     if a.ndim != 1 or v.ndim != 1 or not a.size or not v.size:
         raise ShapeError(f"convolve: vectors with elements are wanted, got shapes {a.shape} and {v.shape}")
     length, taps = a.shape[0], v.shape[0]
@@ -86,7 +86,7 @@ def _correlated(a: Tensor, v: Tensor, mode: str) -> Tensor:
 
 
 def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
-    """The convolution of two vectors: the product of polynomials, if these are their coefficients."""
+    """Return the convolution of two vectors: the product of polynomials, if these are their coefficients."""
     a, v = tensors("convolve", (a, v))
     if a.size < v.size:
         a, v = v, a
@@ -94,7 +94,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
 
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
-    """The inner products of `v` with the parts of `a`."""
+    """Return the inner products of `v` with the parts of `a`."""
     a, v = tensors("correlate", (a, v))
     return reverse(_correlated(v, a, mode), (0,)) if a.size < v.size else _correlated(a, v, mode)
 
@@ -103,7 +103,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
 
 
 def _spacing(step: Any, f: Tensor, axis: int) -> Any:
-    """The distances of neighbours: a number, or a Tensor that stands along `axis`."""
+    """Return the distances of neighbours: a number, or a Tensor that stands along `axis`."""
     if np.ndim(step) == 0:
         return step
     (places,) = tensors("gradient", (step,))
@@ -135,7 +135,7 @@ def _slope(f: Tensor, h: Any, axis: int, edge_order: int) -> Tensor:
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slope along each axis, by central differences.
+    """Return the slope along each axis, by central differences.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
 
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
-    """The area under the line through `y`, whose elements are `dx` apart or stand at `x`."""
+    """Return the area under the line through `y`, whose elements are `dx` apart or stand at `x`."""
     (y,) = tensors("trapezoid", (y,))
     (place,) = normalize_axis("trapezoid", axis, y.ndim)
     n = y.shape[place]
@@ -183,13 +183,13 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
 
 
 def vdot(a: Any, b: Any) -> Tensor:
-    """The product of all elements with the conjugates of those in `a`."""
+    """Return the product of all elements with the conjugates of those in `a`."""
     a, b = tensors("vdot", (a, b))
     return math.sum(tensor.flatten(a).conj() * tensor.flatten(b))
 
 
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Tensor:
-    """The covariances of variables, each a row, or a column if not `rowvar`."""
+    """Return the covariances of variables, each a row, or a column if not `rowvar`."""
     rows = [_variables(x, rowvar) for x in ((m,) if y is None else (m, y))]
     x = rows[0] if len(rows) == 1 else concat(*tensors("cov", rows), axis=0)
     x = x if x.dtype in dtypes.FLOATS else cast(x, dtype=dtypes.float32)
@@ -207,7 +207,7 @@ def _variables(x: Any, rowvar: bool) -> Tensor:
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Tensor:
-    """The covariances divided by the deviations: Pearson's coefficients."""
+    """Return the covariances divided by the deviations: Pearson's coefficients."""
     c = cov(x, y, rowvar)
     if not c.ndim:
         alone: Tensor = c / c

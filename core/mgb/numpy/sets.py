@@ -18,7 +18,7 @@ __all__ = [
 
 
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Is each element one of the others? NaN is none."""
+    """Return whether each element is one of the others. NaN is none."""
     element, others = tensors("isin", (element, test_elements))
     if not others.size:
         found = tensor.zeros(element.shape, "bool", element.device)
@@ -35,26 +35,26 @@ def _both(name: str, *arrays: Any) -> list[Tensor]:
 
 
 def union1d(ar1: Any, ar2: Any) -> Tensor:
-    """The different elements of both, in order."""
+    """Return the different elements of both, in order."""
     every: Tensor = c.unique(tensor.concat(_both("union1d", ar1, ar2)))
     return every
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
-    """The different elements of one that are in the other too, in order."""
+    """Return the different elements of one that are in the other too, in order."""
     one, other = _both("intersect1d", ar1, ar2)
     one = c.sort(one) if assume_unique else c.unique(one)
     return one[isin(one, other)]
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
-    """The different elements of the first that are not in the second."""
+    """Return the different elements of the first that are not in the second."""
     one, other = _both("setdiff1d", ar1, ar2)
     one = one if assume_unique else c.unique(one)
     return one[isin(one, other, invert=True)]
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
-    """The different elements that are in one alone, in order."""
+    """Return the different elements that are in one alone, in order."""
     one, other = _both("setxor1d", ar1, ar2)
     return c.sort(tensor.concat([setdiff1d(one, other), setdiff1d(other, one)]))

@@ -22,7 +22,7 @@ _FAR = 8.0
 
 
 def i0(x: Any) -> Tensor:
-    """The modified Bessel function of the first kind and order 0, by two Chebyshev series."""
+    """Return the modified Bessel function of the first kind and order 0, by two Chebyshev series."""
     (x,) = tensors("i0", (x,))
     dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float32
     return cast(_bessel(0, cast(x, dtype=dtypes.float64)), dtype=dtype)

@@ -23,7 +23,7 @@ _var, _std = c.spread(math.var, root=False), c.spread(math.std, root=True)
 
 
 def var(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The squared distances from the mean, added up and divided by their number less `correction`.
+    """Return the squared distances from the mean, added up and divided by their number less `correction`.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def var(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
 
 
 def std(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The square root of `var`.
+    """Return the square root of `var`.
 
     Examples
     --------

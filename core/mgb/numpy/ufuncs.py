@@ -31,7 +31,7 @@ __all__ = [
 
 
 def _floats(name: str, *xs: Any) -> list[Tensor]:
-    """The operands, integers as float32."""
+    """Return the operands, integers as float32."""
     found = tensors(name, xs)
     return [x if x.dtype in dtypes.INEXACT else cast(x, dtype=dtypes.float32) for x in found]
 
@@ -88,7 +88,7 @@ def float_power(a: Any, b: Any) -> Tensor:
 
 
 def fabs(x: Any) -> Tensor:
-    """The magnitude, as a float."""
+    """Return the magnitude, as a float."""
     return e.abs(*_floats("fabs", x))
 
 
@@ -110,7 +110,7 @@ def ldexp(x: Any, exponent: Any) -> Tensor:
 
 
 def frexp(x: Any) -> tuple[Tensor, Tensor]:
-    """A number of magnitude in [0.5, 1) and the power of 2 it is multiplied by, as int32."""
+    """Return a number of magnitude in [0.5, 1) and the power of 2 it is multiplied by, as int32."""
     (x,) = _floats("frexp", x)
     row = dtypes.ROWS[x.dtype]
     fraction, width = row.digits, row.exponent
@@ -125,7 +125,7 @@ def frexp(x: Any) -> tuple[Tensor, Tensor]:
 
 
 def spacing(x: Any) -> Tensor:
-    """The distance to the next number away from 0."""
+    """Return the distance to the next number away from 0."""
     (x,) = _floats("spacing", x)
     far = e.copysign(full(x.shape, np.inf, x.dtype, x.device), x)
     step: Tensor = e.nextafter(x, far) - x
@@ -156,7 +156,7 @@ def bitwise_count(x: Any) -> Tensor:
 
 
 def gcd(a: Any, b: Any) -> Tensor:
-    """The greatest common divisor, by Euclid's algorithm: a loop until all elements are done."""
+    """Return the greatest common divisor, by Euclid's algorithm: a loop until all elements are done."""
     a, b = _integers("gcd", a, b)
     shape = broadcast_shapes("gcd", a.shape, b.shape)
     init = [broadcast_to(e.abs(x), shape=shape) for x in (a, b)]
@@ -172,7 +172,7 @@ def gcd(a: Any, b: Any) -> Tensor:
 
 
 def lcm(a: Any, b: Any) -> Tensor:
-    """The least common multiple; 0 of 0."""
+    """Return the least common multiple; 0 of 0."""
     a, b = _integers("lcm", a, b)
     divisor = gcd(a, b)
     return e.abs(quotient(a, where(eq(divisor, 0), 1, divisor)) * b)
@@ -185,7 +185,7 @@ def matvec(a: Any, x: Any) -> Tensor:
 
 
 def vecmat(x: Any, a: Any) -> Tensor:
-    """The conjugates of stacks of vectors times stacks of matrices."""
+    """Return the conjugates of stacks of vectors times stacks of matrices."""
     x, a = tensors("vecmat", (x, a))
     return squeeze(product(x.conj()[..., None, :], a), -2)
 

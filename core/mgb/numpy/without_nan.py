@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _holes(a: Tensor) -> Tensor | None:
-    """Where it is NaN; None of integers."""
+    """Return where it is NaN; None of integers."""
     return isnan(a) if a.dtype in dtypes.INEXACT else None
 
 
@@ -110,7 +110,7 @@ def _fitted(out: Tensor, a: Tensor, axis: Axis, keepdims: bool) -> Tensor:
 
 
 def nanmean(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The mean of what is not NaN; NaN where all is."""
+    """Return the mean of what is not NaN; NaN where all is."""
     a, _, _, mean = _moments(a, axis, dtype)
     return _fitted(mean, a, axis, keepdims)
 
@@ -118,7 +118,10 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fa
 def nanvar(
     a: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Tensor:
-    """The mean squared distance from the mean of what is not NaN; NaN where no more than `ddof` are not."""
+    """Return the mean squared distance from the mean of what is not NaN.
+
+    NaN where no more than `ddof` are not.
+    """
     a, holes, count, mean = _moments(a, axis, dtype)
     distance = where(holes, 0, a - mean)
     degrees = count - ddof
@@ -129,7 +132,7 @@ def nanvar(
 def nanstd(
     a: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Tensor:
-    """The square root of `nanvar`; its slope at 0 counts as 0."""
+    """Return the square root of `nanvar`; its slope at 0 counts as 0."""
     variance = nanvar(a, axis, dtype, ddof=ddof, keepdims=keepdims)
     zero = eq(variance, 0)
     return where(zero, 0, sqrt(where(zero, 1, variance)))

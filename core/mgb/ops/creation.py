@@ -38,7 +38,7 @@ def as_shape(shape: Any, name: str = "a shape") -> tuple[int, ...]:
 
 
 def is_single(number: Any) -> bool:
-    """Is it one number, and no sequence or array of them?"""
+    """Return whether it is one number, and no sequence or array of them."""
     if isinstance(number, Tensor | np.ndarray):
         return not number.ndim
     return isinstance(number, str) or not isinstance(number, Sequence)
@@ -260,6 +260,6 @@ def eye(
 
 
 def along(shape: Sequence[int], axis: Sequence[int], dtype: Any, device: str) -> Tensor:
-    """Each element's row-major place among the axes in `axis`; length 1 along the others."""
+    """Return each element's row-major place among the axes in `axis`; length 1 along the others."""
     places = tuple(d if i in axis else 1 for i, d in enumerate(shape))
     return iota(shape=places, dtype=dtypes.as_dtype(dtype), device=str(device))

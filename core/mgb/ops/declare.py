@@ -164,7 +164,7 @@ def primitive(
     cheap: bool = False,
     meaning: str = "",
 ) -> Callable[..., Tensor]:
-    """An element-wise op that has no body: a backend prints it, or the core runs it eagerly."""
+    """Return an element-wise op that has no body: a backend prints it, or the core runs it eagerly."""
     op = Op(name, Kind.ELEMENTWISE, _infer(name, typing.result), eager, grad, promote=typing.promote,
             differentiable=grad is not None, cheap=cheap, precision=typing.precision,
             meaning=meaning)  # fmt: skip
@@ -241,7 +241,7 @@ def declare(op: Op) -> Callable[..., Tensor]:
 
 
 def op_of(function: Callable[..., Tensor]) -> Op:
-    """The Op behind a function that `primitive`, `composite` or `declare` returned."""
+    """Return the Op behind a function that `primitive`, `composite` or `declare` returned."""
     op: Op = function.op  # type: ignore[attr-defined]
     return op
 

@@ -175,6 +175,6 @@ FIXED: Mapping[Op, Op] = {
 
 
 def as_fixed(params: Mapping[str, Any], starts: Sequence[Any]) -> dict[str, Any]:
-    """The parameters of the op with a fixed window that is one of these for `starts`."""
+    """Return the parameters of the op with a fixed window that is one of these for `starts`."""
     rest = {name: value for name, value in params.items() if name != "axes"}
     return rest | {"window": shifted(params["window"], params["axes"], starts)}

@@ -69,7 +69,7 @@ def concat(*xs: Any, axis: int) -> Any:
 
 
 def _is_large(shape: tuple[int, ...], like: Any) -> bool:
-    """Does a fresh array of `shape` cost page faults?"""
+    """Return whether a fresh array of `shape` costs page faults."""
     return isinstance(like, np.ndarray) and math.prod(shape) * like.itemsize >= memory.SMALL
 
 
@@ -122,7 +122,7 @@ def add_to_rows(x: Any, rows: Any, value: Any) -> Any:
 
 
 def accumulate(ufunc: np.ufunc, x: Any, axis: int) -> Any:
-    """All elements up to each, joined by `ufunc`.
+    """Return all elements up to each, joined by `ufunc`.
 
     By rows where these are long: NumPy goes along `axis`, through a cache line for each element.
     """
@@ -201,7 +201,7 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 
 
 def windows(x: Any, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]) -> Any:
-    """A view (N, C, kh, kw, oh, ow) of the elements of images (N, C, H, W) that each tap meets."""
+    """Return a view (N, C, kh, kw, oh, ow) of the elements of images (N, C, H, W) that each tap meets."""
     counts = [
         (n - d * (k - 1) - 1) // s + 1
         for n, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)

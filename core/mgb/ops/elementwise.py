@@ -89,19 +89,19 @@ def ne(a: Tensor, b: Tensor) -> Tensor:
 
 @composite(EQUAL, eager=np.isnan, differentiable=False)
 def isnan(x: Tensor) -> Tensor:
-    """Is `x` NaN?"""
+    """Return whether `x` is NaN."""
     return logical_not(eq(x, x))
 
 
 @composite(EQUAL, eager=np.isinf, differentiable=False)
 def isinf(x: Tensor) -> Tensor:
-    """Is `x` infinite?"""
+    """Return whether `x` is infinite."""
     return logical_or(eq(x, INF), eq(x, -INF))
 
 
 @composite(EQUAL, eager=np.isfinite, differentiable=False)
 def isfinite(x: Tensor) -> Tensor:
-    """Is `x` neither infinite nor NaN?"""
+    """Return whether `x` is neither infinite nor NaN."""
     return logical_and(lt(x, INF), lt(-INF, x))
 
 
@@ -130,7 +130,7 @@ def _abs_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:
 
 @composite(SMOOTH, eager=np.conjugate, grad=lambda g, _y, _x: (conj(g),))
 def conj(x: Tensor) -> Tensor:
-    """The conjugate; a real number is its own."""
+    """Return the conjugate; a real number is its own."""
     return complex(real(x), neg(imag(x))) if x.dtype in dtypes.COMPLEX else cast(x, dtype=x.dtype)
 
 
@@ -177,7 +177,7 @@ def direction(x: Tensor) -> Tensor:
 @composite(PREDICATE, eager=np.signbit, differentiable=False)
 @floats.widen_halves
 def signbit(x: Tensor) -> Tensor:
-    """Has `x` a minus? -0.0 has one."""
+    """Return whether `x` has a minus. -0.0 has one."""
     return lt(floats.sign_bit(x) if x.dtype in dtypes.FLOATS else x, 0)
 
 
@@ -188,7 +188,7 @@ def signbit(x: Tensor) -> Tensor:
 )
 @floats.widen_halves
 def copysign(x: Tensor, s: Tensor) -> Tensor:
-    """The magnitude of `x` with the sign of `s`."""
+    """Return the magnitude of `x` with the sign of `s`."""
     return floats.flip_sign(floats.magnitude(x), floats.sign_bit(s))
 
 
@@ -201,7 +201,7 @@ def _exact_floats(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 @composite(Typing(_exact_floats, FLOATING.result), eager=np.nextafter, differentiable=False)
 def nextafter(x: Tensor, towards: Tensor) -> Tensor:
-    """The number next to `x` on the way to `towards`: the bit pattern that is greater or less by 1."""
+    """Return the number next to `x` on the way to `towards`: the bit pattern that is greater or less by 1."""
     away = eq(lt(x, towards), lt(0, x))
     first = bit_or(floats.sign_bit(towards), 1)
     moved = bitcast(where(eq(x, 0), first, floats.bits(x) + where(away, 1, -1)), dtype=x.dtype)
@@ -214,13 +214,13 @@ def nextafter(x: Tensor, towards: Tensor) -> Tensor:
 
 @composite(FLOATING, eager=np.ceil, differentiable=False)
 def ceil(x: Tensor) -> Tensor:
-    """The least whole number from `x` on; the sign stays."""
+    """Return the least whole number from `x` on; the sign stays."""
     return neg(floor(neg(x)))
 
 
 @composite(FLOATING, eager=np.trunc, differentiable=False)
 def trunc(x: Tensor) -> Tensor:
-    """The whole number next to `x` towards 0; the sign stays."""
+    """Return the whole number next to `x` towards 0; the sign stays."""
     return where(lt(x, 0), ceil(x), floor(x))
 
 
@@ -270,7 +270,7 @@ def rsqrt(x: Tensor) -> Tensor:
 @composite(FLOATING, eager=np.cbrt, grad=lambda g, y, _x: (g / (3 * y * y),))
 @floats.widen_halves
 def cbrt(x: Tensor) -> Tensor:
-    """The cube root: ``exp(log(x) / 3)`` and one step of Newton; within 2 ULP."""
+    """Return the cube root: ``exp(log(x) / 3)`` and one step of Newton; within 2 ULP."""
     form = floats.FORMATS[x.dtype]
     a = floats.magnitude(x)
     tiny = lt(a, form.smallest)
@@ -382,7 +382,10 @@ def _fractions(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 @composite(Typing(_fractions, INTEGER.result), differentiable=False)
 def rmulh(a: Tensor, b: Tensor) -> Tensor:
-    """The product of two fixed-point fractions, halfway cases rounded upwards; -1 times -1 saturates."""
+    """Return the product of two fixed-point fractions, halfway cases rounded upwards.
+
+    -1 times -1 saturates.
+    """
     signed = a.dtype in dtypes.SIGNED
     digits = a.dtype.itemsize * 8 - signed
     wide = np.dtype(f"{'int' if signed else 'uint'}{a.dtype.itemsize * 16}")

@@ -134,7 +134,7 @@ def _slice_set(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
 
 
 def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
-    """The indices of what is not 0, a Tensor for each axis; inside a trace the values are read.
+    """Return the indices of what is not 0, a Tensor for each axis; inside a trace the values are read.
 
     They are int32, along an axis of more than 2**31 elements int64.
 
@@ -152,7 +152,7 @@ def nonzero(condition: Tensor) -> tuple[Tensor, ...]:
 
 
 def _mask_alone(x: Tensor, key: Any, value: Tensor) -> Tensor | None:
-    """A mask that can choose between `value` and `x` without a look at its values."""
+    """Return a mask that can choose between `value` and `x` without a look at its values."""
     mask = None if isinstance(key, tuple) else _index_array(x, key)
     if mask is None or mask.dtype != dtypes.bool_ or mask.shape != x.shape[: mask.ndim]:
         return None
@@ -243,7 +243,7 @@ def _with_arrays(
 
 
 def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:
-    """The parts of `key` with their positions; each but None is for one axis, masks become integers."""
+    """Yield the parts of `key` with their positions; each but None is for one axis, masks become integers."""
     parts = [_part(x, p) for p in (key if isinstance(key, tuple) else (key,))]
     taken = sum(_axes_taken(p) for p in parts)
     if taken > x.ndim:
@@ -265,7 +265,7 @@ def _items(x: Tensor, key: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _part(x: Tensor, part: Any) -> Any:
-    """One part of a key: None, Ellipsis, a slice, an int or a Tensor."""
+    """Return one part of a key: None, Ellipsis, a slice, an int or a Tensor."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
     if type(part) is int or type(part) is Size or type(part) is Whole:
@@ -311,7 +311,7 @@ def _axes_taken(part: Any) -> int:
 
 
 def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
-    """The integer arrays that a mask stands for."""
+    """Return the integer arrays that a mask stands for."""
     for i, (d, length) in enumerate(zip(mask.shape, x.shape[axis:])):
         if d != length and d != 0:  # one of no elements chooses nothing, of any axis
             raise IndexError(f"a mask of length {d} does not match axis {axis + i} of length {length}")
@@ -319,7 +319,7 @@ def _positions(x: Tensor, mask: Tensor, axis: int) -> tuple[Tensor, ...]:
 
 
 def _range(item: slice, length: Any) -> tuple[tuple[Any, Any, Any], Any]:
-    """The range that a slice of so many means, and its length, which is not a symbolic number."""
+    """Return the range that a slice of so many means, and its length, which is not a symbolic number."""
     if Whole in map(type, (item.start, item.stop, item.step)):
         length = fixed(length)
     chosen = indices(item, length)

@@ -394,7 +394,7 @@ def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor
 
 
 def take(inp: Tensor, indices: Any, axis: int | None = None) -> Tensor:
-    """The slices of `inp` along `axis` at `indices`; without `axis`, of the flattened `inp`.
+    """Return the slices of `inp` along `axis` at `indices`; without `axis`, of the flattened `inp`.
 
     Examples
     --------
@@ -439,7 +439,7 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
 
 
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
-    """One element of `src` along `axis` for each element of `index`.
+    """Return one element of `src` along `axis` for each element of `index`.
 
     It is a comparison and a sum of one term and zeros, so that it fuses with the softmax around it.
 

@@ -152,7 +152,7 @@ slice_ = declare(SLICE)
 
 
 def cut_along(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-    """The part of `x` from `start` to `stop` along `axis`."""
+    """Return the part of `x` from `start` to `stop` along `axis`."""
     return slice_(
         x, window=tuple((start, stop, 1) if i == axis else (0, d, 1) for i, d in enumerate(x.shape))
     )

@@ -82,7 +82,10 @@ def to(self: Tensor, device: Any, dtype: Any = None) -> Tensor:
 
 
 def destination(device: Any, dtype: Any = None) -> tuple[str | None, np.dtype[Any] | None]:
-    """The canonical name of the device and the dtype that the arguments of `to` mean; None: as it is."""
+    """Return the canonical name of the device and the dtype that the arguments of `to` mean.
+
+    None: as it is.
+    """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     try:
         return devices.canonical(device), wanted
@@ -141,7 +144,7 @@ def _without_unknown(x: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def transposed(self: Tensor, *axes: Any) -> Tensor:
-    """The axes in another order; without arguments, reversed.
+    """Return the axes in another order; without arguments, reversed.
 
     Parameters
     ----------
@@ -159,7 +162,7 @@ def transposed(self: Tensor, *axes: Any) -> Tensor:
 
 
 def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """The axes from `start_axis` to `end_axis`, both included, as one.
+    """Return the axes from `start_axis` to `end_axis`, both included, as one.
 
     Examples
     --------
@@ -184,7 +187,7 @@ def reduced(name: str, reduction: Callable[..., Tensor], x: Tensor, axis: Axis, 
 
 
 def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    """The mean over `axis`, which stays with length 1. 16-bit floats are rounded once, at the end."""
+    """Return the mean over `axis`, which stays with length 1. 16-bit floats are rounded once, at the end."""
     (x,) = autocasted(HIGH, (x,))
     if x.dtype in dtypes.INEXACT and x.dtype not in dtypes.HALVES:
         return reduce_sum(x, axis=axis) / extent(x, axis=axis)
@@ -199,7 +202,7 @@ def accumulated(x: Tensor, dtype: Any = None) -> Tensor:
 
 
 def sum(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `axis`, computed in `dtype`: without one, that of integers has 64 bits.
+    """Return the sum over `axis`, computed in `dtype`: without one, that of integers has 64 bits.
 
     Examples
     --------
@@ -212,7 +215,7 @@ def sum(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any =
 
 
 def prod(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The product over `axis`, computed in `dtype`: without one, that of integers has 64 bits.
+    """Return the product over `axis`, computed in `dtype`: without one, that of integers has 64 bits.
 
     Examples
     --------
@@ -232,19 +235,19 @@ def _refuse_nothing(name: str, x: Tensor, axis: Axis) -> None:
 
 
 def min(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The least element over `axis`; NaN if there is one."""
+    """Return the least element over `axis`; NaN if there is one."""
     _refuse_nothing("min", self, axis)
     return reduced("min", reduce_min, self, axis, keepdims)
 
 
 def max(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The greatest element over `axis`; NaN if there is one."""
+    """Return the greatest element over `axis`; NaN if there is one."""
     _refuse_nothing("max", self, axis)
     return reduced("max", reduce_max, self, axis, keepdims)
 
 
 def mean(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The average over `axis`, always a float, computed in `dtype`."""
+    """Return the average over `axis`, always a float, computed in `dtype`."""
     return reduced("mean", average, self if dtype is None else astype(self, dtype), axis, keepdims)
 
 
@@ -253,27 +256,27 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _reversed_axes(self: Tensor) -> Tensor:
-    """The axes reversed."""
+    """Return the axes reversed."""
     return transposed(self)
 
 
 def _real(self: Tensor) -> Tensor:
-    """The real parts."""
+    """Return the real parts."""
     return real(self) if self.dtype in dtypes.COMPLEX else +self
 
 
 def _imag(self: Tensor) -> Tensor:
-    """The imaginary parts; of real numbers 0."""
+    """Return the imaginary parts; of real numbers 0."""
     return imag(self) if self.dtype in dtypes.COMPLEX else zeros_like(self)
 
 
 def _conj(self: Tensor) -> Tensor:
-    """The conjugates; real numbers are their own."""
+    """Return the conjugates; real numbers are their own."""
     return conj(self) if self.dtype in dtypes.COMPLEX else +self
 
 
 def matrix_transpose(x: Any, /) -> Tensor:
-    """The matrices in the last two axes transposed.
+    """Return the matrices in the last two axes transposed.
 
     Examples
     --------

@@ -45,7 +45,7 @@ class Mode:
 
 
 def _whole(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """A rounding that leaves integers as they are."""
+    """Return a rounding that leaves integers as they are."""
     return lambda x: x if x.dtype in dtypes.INTEGERS else function(x)
 
 
@@ -279,7 +279,7 @@ class Elemwise:
         return self._mode.function(*(x if x.dtype == dtype else p.cast(x, dtype=dtype) for x in tensors))
 
     def _accepted(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype that inputs of `dtype` are computed in."""
+        """Return the dtype that inputs of `dtype` are computed in."""
         category = dtypes.category(dtype)
         letter, takes = _LETTER[category], self._mode.takes
         if letter in takes:

@@ -51,7 +51,7 @@ UFUNCS: dict[Any, Callable[..., Any]] = {
 
 
 def ufunc_of(ufunc: np.ufunc) -> Callable[..., Any] | None:
-    """The function for `ufunc`: that of the op whose eager rule it is."""
+    """Return the function for `ufunc`: that of the op whose eager rule it is."""
     if ufunc in UFUNCS:
         return UFUNCS[ufunc]
     op = next((op for op in OPS.values() if op.eager is ufunc), None)
@@ -174,7 +174,10 @@ def _rounded(self: Tensor, decimals: int | None = None) -> Tensor:
 
 
 def _divmod(self: Tensor, other: Any) -> Any:
-    """The quotient rounded down and what is left: here floats too take the sign of `other`, unlike ``%``."""
+    """Return the quotient rounded down and what is left.
+
+    Here floats too take the sign of `other`, unlike ``%``.
+    """
     return np.divmod(self, other)
 
 

@@ -88,7 +88,7 @@ def remainder(a: Any, b: Any) -> Tensor:
 
 
 def _is_float(x: Any) -> bool:
-    """Is it no integer and no truth value?"""
+    """Return whether it is neither an integer nor a truth value."""
     if isinstance(x, Tensor):
         return x.dtype in dtypes.INEXACT
     return isinstance(x, float) or np.asarray(x).dtype.kind in "fc"

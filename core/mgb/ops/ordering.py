@@ -23,19 +23,19 @@ _PLACE_BITS, _PLACES = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def order(x: Any, axis: int, descending: bool) -> Any:
-    """The stable order of `x` along `axis`; equal elements keep their order, also when descending."""
+    """Return the stable order of `x` along `axis`; equal elements keep their order, also when descending."""
     if type(x) is not np.ndarray or x.size < FEW or not 2 <= x.shape[axis] <= dtypes.PLACES:
         return _plain_order(x, axis, descending)
     return _back(_row_order(np.moveaxis(x, axis, -1), descending), axis)
 
 
 def sort(x: Any, axis: int, descending: bool) -> Any:
-    """The elements of `x` in order along `axis`."""
+    """Return the elements of `x` in order along `axis`."""
     return np.flip(np.sort(x, axis=axis), axis).copy() if descending else np.sort(x, axis=axis)
 
 
 def first(x: Any, k: int, axis: int, descending: bool) -> Any:
-    """The first `k` of `order`."""
+    """Return the first `k` of `order`."""
     if type(x) is np.ndarray and x.size >= FEW and 0 < k * ONE_OF <= x.shape[axis] <= dtypes.PLACES:
         rows = np.moveaxis(x, axis, -1)
         found = _within_bound(rows, k, descending)
@@ -105,7 +105,10 @@ def _places(packed: Any) -> Any:
 
 
 def _order_by_high_bits(rows: Any, descending: bool) -> Any:
-    """The order of numbers of 64 bits by those that a place leaves room for; None where these do not tell."""
+    """Return the order of numbers of 64 bits by those that a place leaves room for.
+
+    None where these do not tell.
+    """
     count = rows.shape[-1]
     low = np.uint64((1 << (count - 1).bit_length()) - 1)
     packed = np.invert(rows) if descending else rows.copy()
@@ -139,7 +142,7 @@ def _order_by_rank(rows: Any, descending: bool) -> Any:
 
 
 def _within_bound(rows: Any, k: int, descending: bool) -> Any:
-    """The first `k` of each row, if no more than these are within the `k`-th; None otherwise.
+    """Return the first `k` of each row, if no more than these are within the `k`-th; None otherwise.
 
     None, too, where NaN comes first: no bound has it within.
     """

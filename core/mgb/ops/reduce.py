@@ -200,7 +200,7 @@ def _others(x: Tensor, axis: int) -> Tensor:
 
 
 def _before(x: Tensor, axis: int) -> Tensor:
-    """The product of all elements before each along `axis`."""
+    """Return the product of all elements before each along `axis`."""
     one = full(reduced_shape(x.shape, (axis,)), 1, x.dtype, x.device)
     products = apply(OPS["cumprod"], x, axis=axis)  # by its name: its row is made of this one's
     return cut_along(concat(one, products, axis=axis), axis, 0, x.shape[axis])

@@ -58,7 +58,7 @@ def _extreme_grad(
 def _product_grad(
     g: Tensor, y: Tensor, x: Tensor, value: Tensor, index: Tensor, axis: int
 ) -> tuple[Tensor, Tensor]:
-    """The product of the others; where one factor is 0, without a division."""
+    """Return the product of the others; where one factor is 0, without a division."""
     none, nothing = eq(x, 0), eq(value, 0)
     zeros = scatter_add_(cast(none, dtype=dtypes.int32), cast(nothing, dtype=dtypes.int32), index, axis=axis)
     rest = scatter_fold(where(none, 1, x), where(nothing, 1, value), index, axis=axis, fold="prod")

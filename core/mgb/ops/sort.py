@@ -139,7 +139,7 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
 def topk(
     inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The `k` greatest elements of the last axis, or the least.
+    """Return the `k` greatest elements of the last axis, or the least.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def _place_infer(x: Spec, axis: Axes) -> Spec:
 
 
 def _place_body(x: Tensor, best: Tensor, axis: Axes) -> Tensor:
-    """The first place among the folded axes that holds `best`, or NaN."""
+    """Return the first place among the folded axes that holds `best`, or NaN."""
     chosen = eq(x, best)
     if x.dtype in dtypes.FLOATS:
         chosen = logical_or(chosen, logical_not(eq(x, x)))
@@ -249,7 +249,7 @@ argmin_ = _place_of("argmin", np.argmin, reduce_min)
 
 
 def running(join: Callable[[Tensor, Tensor], Tensor], inp: Tensor, axis: int) -> Tensor:
-    """All elements up to each, joined by `join`, along the axis `axis`.
+    """Return all elements up to each, joined by `join`, along the axis `axis`.
 
     After `k` steps each element is made of ``2**k``: a step for each doubling of the length.
     """
@@ -309,7 +309,7 @@ cummin_  = _running("cummin", reduce_min, np.minimum,
 
 
 def cumsum(inp: Tensor, axis: int) -> Tensor:
-    """The sums of all elements up to each, along `axis`; those of integers have 64 bits, as in NumPy.
+    """Return the sums of all elements up to each, along `axis`; those of integers have 64 bits, as in NumPy.
 
     Examples
     --------

@@ -106,12 +106,12 @@ class AdamW(Adam):
 
 
 def moments(param: Parameter) -> State:
-    """The state of Adam and its relatives: a count of steps and two running means."""
+    """Return the state of Adam and its relatives: a count of steps and two running means."""
     return {"step": zero_count(param), "exp_avg": zeros_state(param), "exp_avg_sq": zeros_state(param)}
 
 
 def moment_numbers(group: Group) -> dict[str, Callable[[], float]]:
-    """The live numbers of Adam and its relatives.
+    """Return the live numbers of Adam and its relatives.
 
     ``1 - beta`` is subtracted in Python's double precision: in float32 it would lose most of its digits.
     """

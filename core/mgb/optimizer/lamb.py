@@ -76,7 +76,7 @@ class LAMB(Optimizer):
 
 
 def _trust(param: Tensor, delta: Tensor) -> Tensor:
-    """The ratio of the lengths of `param` and `delta`, or 1 where one of them is 0."""
+    """Return the ratio of the lengths of `param` and `delta`, or 1 where one of them is 0."""
     ours, theirs = F.sqrt(F.sum(param * param)), F.sqrt(F.sum(delta * delta))
     usable = F.logical_and(ours > 0, theirs > 0)
     return F.where(usable, ours / F.where(usable, theirs, 1.0), 1.0)

@@ -194,7 +194,7 @@ class _Point:
         ])  # fmt: skip
 
     def flat_within(self, bound: float) -> bool:
-        """Is no element of the gradient greater than `bound`?"""
+        """Return whether no element of the gradient is greater than `bound`."""
         return bool(F.max(F.abs(self.grad)).item() <= bound)
 
     def moved(self, params: list[Parameter], move: Tensor) -> None:
@@ -209,7 +209,10 @@ class _Point:
 def _searched(
     closure: Callable[[], Tensor], params: list[Parameter], here: _Point, move: Tensor, slope: float
 ) -> tuple[float, _Point, int]:
-    """The share of `move` that meets the strong Wolfe conditions, or the best one; how many were tried."""
+    """Return the share of `move` that meets the strong Wolfe conditions, or the best one.
+
+    How many were tried.
+    """
     from scipy.optimize import line_search
 
     tried: dict[float, tuple[_Point, float]] = {0.0: (here, slope)}

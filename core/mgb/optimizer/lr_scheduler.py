@@ -54,7 +54,7 @@ class LRScheduler(ABC):
 
     @abstractmethod
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to `epoch`."""
@@ -118,6 +118,6 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
         factor = self.gamma ** bisect_right(self.milestones, self.current_epoch)
         return [base * factor for base in self.base_lrs]

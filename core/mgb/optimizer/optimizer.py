@@ -192,7 +192,7 @@ class Optimizer(Holder):
             yield from (("param_groups", place, decides) for decides in self._decisions)
 
     def _asked_for(self, group: Group) -> set[str]:
-        """The hyper-parameters of `group` that a compiled step looks up at each call."""
+        """Return the hyper-parameters of `group` that a compiled step looks up at each call."""
         watched = _Watched(group)
         for source in self._live(watched).values():
             source()
@@ -208,7 +208,7 @@ class Optimizer(Holder):
 
     @abstractmethod
     def _new_state(self, param: Parameter, group: Group) -> State:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     @abstractmethod
     def _live(self, group: Group) -> dict[str, Callable[[], float]]:
@@ -240,7 +240,7 @@ class Optimizer(Holder):
     # state
 
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
-        """The groups and the states; parameters are named by their place, counted over all groups.
+        """Return the groups and the states; parameters are named by their place, counted over all groups.
 
         Parameters
         ----------
@@ -290,12 +290,12 @@ def zeros_state(param: Parameter) -> Tensor:
 
 
 def zero_count(param: Parameter) -> Tensor:
-    """A count of steps: a Tensor, so that a compiled step counts too."""
+    """Return a count of steps: a Tensor, so that a compiled step counts too."""
     return Tensor(0.0, dtype=wide(param), device=param.device)
 
 
 def wide(param: Parameter) -> np.dtype[Any]:
-    """The dtype in which `param` is updated."""
+    """Return the dtype in which `param` is updated."""
     return dtypes.float32 if param.dtype in dtypes.HALVES else param.dtype
 
 

@@ -49,7 +49,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
         pairs = zip(self.base_lrs, self.lr_lambdas, strict=True)
         return [base * factor(self.current_epoch) for base, factor in pairs]
 
@@ -62,7 +62,7 @@ class _Factor(LRScheduler):
         raise NotImplementedError
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
         factor = self.factor(self.current_epoch)
         return [base * factor for base in self.base_lrs]
 
@@ -233,7 +233,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
         part = self.current_epoch / self.T_max
         return [_cosine(base, self.eta_min, part) for base in self.base_lrs]
 
@@ -272,7 +272,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
         left, length = self.current_epoch, self.T_0
         while left >= length and self.T_mult > 1:
             left, length = left - length, length * self.T_mult
@@ -338,7 +338,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current step."""
+        """Return the learning rate of each group in the current step."""
         if self.current_epoch >= self.total_steps:
             raise ValueError(f"OneCycleLR: step {self.current_epoch} of a cycle of {self.total_steps} steps")
         phase = next((i for i, end in enumerate(self.ends) if self.current_epoch <= end), len(self.ends) - 1)
@@ -349,7 +349,7 @@ class OneCycleLR(LRScheduler):
         return [anneal(lr[phase], lr[phase + 1], part) for lr in levels]
 
     def _levels(self, top: float) -> list[float]:
-        """Where the phases begin and end."""
+        """Return where the phases begin and end."""
         first = top / self.div_factor
         last = first / self.final_div_factor
         return [first, top, first, last] if len(self.ends) == 3 else [first, top, last]
@@ -402,7 +402,7 @@ class ChainedScheduler(_Several):
         super().__init__(schedulers[0].optimizer, schedulers)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
         found = list(self.base_lrs)
         for scheduler in self.schedulers:
             scheduler.current_epoch = self.current_epoch
@@ -446,7 +446,7 @@ class SequentialLR(_Several):
         super().__init__(optimizer, schedulers)
 
     def get_lr(self) -> list[float]:
-        """The learning rate of each group in the current epoch."""
+        """Return the learning rate of each group in the current epoch."""
         place = bisect_right(self.milestones, self.current_epoch)
         scheduler = self.schedulers[place]
         scheduler.current_epoch = self.current_epoch - (self.milestones[place - 1] if place else 0)

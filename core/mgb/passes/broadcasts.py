@@ -46,6 +46,6 @@ def _source(value: Tensor) -> Tensor:
 
 
 def _implicit(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
-    """Does NumPy stretch `small` to `large`, but for leading axes of length 1?"""
+    """Return whether NumPy stretches `small` to `large`, but for leading axes of length 1."""
     lead = max(0, len(small) - len(large))
     return all(d == 1 for d in small[:lead]) and stretches(small[lead:], large)

@@ -22,7 +22,7 @@ def operations(node: Node) -> int:
 
 
 def _counts(op: Op) -> bool:
-    """Is `op` priced by itself, and not by its body? ``exp`` and the like have eager code of their own."""
+    """Return whether `op` has a price itself, as ``exp``, which has eager code, and not by its body."""
     return op.cost is not None or op.body is None or (op.eager is not None and op.kind is not Kind.CONTRACT)
 
 

@@ -37,7 +37,7 @@ def _is(value: Tensor, number: float) -> bool:
 
 
 def _has_sign(value: Tensor, negative: bool) -> bool:
-    """Is it a constant zero of this sign, or one of a dtype without signed zeros?"""
+    """Return whether it is a constant zero of this sign, or one of a dtype without signed zeros."""
     known = constant_of(node_of(value))
     if known is None or not _is(value, 0):
         return False
@@ -86,7 +86,7 @@ def _absorbing(number: float) -> Rule:
 
 
 def _undoes(name: str) -> Rule:
-    """The op of that name is its inverse."""
+    """Return the op of that name is its inverse."""
 
     def rule(_node: Node, x: Tensor) -> Tensor | None:
         inner = inputs_of(x, OPS[name])

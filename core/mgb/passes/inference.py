@@ -45,7 +45,7 @@ def _like_conv(x: Spec, w: Spec, *_rest: Spec, **window: Any) -> Spec:
 
 
 def _file_op(name: str, body: Callable[..., Tensor]) -> Op:
-    """An op that only files have: a function in our domain."""
+    """Return an op that only files have: a function in our domain."""
     return Op(name, Kind.CONTRACT, _like_conv, body=body)
 
 
@@ -134,7 +134,7 @@ _STEPS: dict[str, Callable[..., tuple[Array, Array]]] = {
 
 
 def _channel_numbers(node: Node, channels: int) -> Array | None:
-    """The constant `node` as one number for each channel of (N, C, H, W); None when it is none."""
+    """Return the constant `node` as one number for each channel of (N, C, H, W); None when it is none."""
     if node.op is BROADCAST_TO and node.inputs[0].spec.size == 1:
         node = node.inputs[0]
     if node.op is not CONST or node.spec.ndim > 4:
@@ -146,7 +146,7 @@ def _channel_numbers(node: Node, channels: int) -> Array | None:
 
 
 def _written(affine: _Affine) -> Callable[..., Tensor]:
-    """The convolution with other weights."""
+    """Return the convolution with other weights."""
     x, w = affine.conv.inputs
     weight = w.params["value"] * affine.scale.reshape(-1, 1, 1, 1)
     window = dict(affine.conv.params)
@@ -285,7 +285,7 @@ class Inference:
     enable_fuse_conv_bias_with_z: bool = False
 
     def __call__(self, graph: Graph) -> Graph:
-        """The graph to be written."""
+        """Return the graph to be written."""
         graph = fold_channels(graph)
         if self.enable_fuse_conv_bias_nonlinearity or self.enable_fuse_conv_bias_with_z:
             graph = fuse_convolutions(

@@ -62,7 +62,7 @@ def delay_reshapes(graph: Graph) -> Graph:
 
 
 def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> Tensor | None:
-    """The op in the shape from before the reshape of one of its operands, then that reshape."""
+    """Return the op in the shape from before the reshape of one of its operands, then that reshape."""
     shape = node.spec.shape
     for value in values:
         before = _before(value)
@@ -132,13 +132,13 @@ def _moves_ones(reshape: Node) -> bool:
 
 
 def _places(here: Shape, there: Shape) -> dict[int, int]:
-    """Where each axis of `here` that is longer than 1 is in `there`."""
+    """Return where each axis of `here` that is longer than 1 is in `there`."""
     axes = [[i for i, d in enumerate(shape) if d != 1] for shape in (here, there)]
     return dict(zip(*axes, strict=True))
 
 
 def _moved(small: Shape, here: Shape, there: Shape) -> Shape:
-    """The shape that broadcasts to `there` as `small` broadcasts to `here`."""
+    """Return the shape that broadcasts to `there` as `small` broadcasts to `here`."""
     if not small:
         return small
     lead = len(here) - len(small)

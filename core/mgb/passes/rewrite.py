@@ -31,7 +31,10 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 def by_name(table: Mapping[str, tuple[Rule, ...]]) -> Rule:
-    """The rule that asks those listed under the name of the node's op; the first that answers counts."""
+    """Return the rule that asks those listed under the name of the node's op.
+
+    The first that answers counts.
+    """
 
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         for candidate in table.get(node.op.name, ()):
@@ -44,7 +47,7 @@ def by_name(table: Mapping[str, tuple[Rule, ...]]) -> Rule:
 
 
 def read_once(graph: Graph) -> frozenset[Node]:
-    """The nodes that one node reads once and nobody else: no outputs."""
+    """Return the nodes that one node reads once and nobody else: no outputs."""
     single = (n for n, readers in graph.readers.items() if len(readers) == 1)
     return frozenset(single).difference(graph.outputs)
 
@@ -59,17 +62,17 @@ def _builder() -> Builder:
 
 
 def node_of(value: Tensor) -> Node:
-    """The node that `value` stands for while a graph is rebuilt."""
+    """Return the node that `value` stands for while a graph is rebuilt."""
     return _builder().node(value)
 
 
 def value_of(node: Node) -> Tensor:
-    """A tensor that stands for `node` while a graph is rebuilt."""
+    """Return a tensor that stands for `node` while a graph is rebuilt."""
     return _builder().tensor(node)
 
 
 def inputs_of(value: Tensor, op: Op) -> tuple[Tensor, ...] | None:
-    """The values that `value` was computed from if `op` computed it."""
+    """Return the values that `value` was computed from if `op` computed it."""
     node = node_of(value)
     return tuple(map(value_of, node.inputs)) if node.op is op else None
 
@@ -83,7 +86,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def constant_of(node: Node) -> Any | None:
-    """The one number that every element of `node` is known to be, as a NumPy scalar; else None.
+    """Return the one number that every element of `node` is known to be, as a NumPy scalar; else None.
 
     It is seen through reshapes and broadcasts.
     """
@@ -93,7 +96,7 @@ def constant_of(node: Node) -> Any | None:
 
 
 def full(value: Any, spec: Spec) -> Tensor:
-    """The constant `value` in every place of `spec`."""
+    """Return the constant `value` in every place of `spec`."""
     return shaped(wrap(np.asarray(value, spec.dtype), spec.device), spec.shape)
 
 
@@ -110,6 +113,6 @@ def reshaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def stretches(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
-    """Does `small` broadcast to `large`?"""
+    """Return whether `small` broadcasts to `large`."""
     tail = large[max(0, len(large) - len(small)) :]
     return len(small) == len(tail) and all(s in (1, d) for s, d in zip(small, tail, strict=True))

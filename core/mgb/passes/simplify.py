@@ -44,7 +44,7 @@ PASSES: dict[int, tuple[Pass, ...]] = {
 
 
 def simplify(graph: Graph, opt_level: int, skip: frozenset[Pass] = frozenset()) -> Graph:
-    """A graph that computes the same and is cheaper.
+    """Return a graph that computes the same and is cheaper.
 
     Parameters
     ----------

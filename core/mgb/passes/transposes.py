@@ -38,7 +38,7 @@ def hoist_transposes(graph: Graph) -> Graph:
 
 
 def _moved(graph: Graph) -> dict[Node, Axes]:
-    """The nodes to compute in transposed form, each with its axes."""
+    """Return the nodes to compute in transposed form, each with its axes."""
     moved: dict[Node, Axes] = {}
     outputs = frozenset(graph.outputs)
     for node in reversed(graph.nodes):

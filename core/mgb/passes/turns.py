@@ -40,7 +40,7 @@ def _at_once(node: Node) -> int:
 
 
 def _rule(node: Node, *values: Any) -> Any:
-    """The fold's rule; the value of such a scan is the list of its results."""
+    """Return the fold's rule; the value of such a scan is the list of its results."""
     times = _at_once(node)
     if times > 1:
         return _several(node, times, values)

@@ -27,7 +27,7 @@ EXACT = frozenset(map(op_of, (
 
 
 def _exact(dtype: np.dtype[np.generic]) -> frozenset[Op]:
-    """Those whose results `dtype` holds: an extreme of nothing is infinite."""
+    """Return those whose results `dtype` holds: an extreme of nothing is infinite."""
     return EXACT if dtypes.ROWS[dtype].infinite else EXACT - {op_of(reduce_max), op_of(reduce_min)}
 
 
@@ -42,7 +42,7 @@ class Wide:
     narrow: Tensor | None = None
 
     def rounded(self, dtype: np.dtype[np.generic]) -> Tensor:
-        """The value in `dtype`."""
+        """Return the value in `dtype`."""
         if self.narrow is not None and self.narrow.dtype == dtype:
             return self.narrow
         return self.value if self.value.dtype == dtype else cast(self.value, dtype=dtype)
@@ -107,7 +107,10 @@ def _cast(value: Wide, node: Node) -> Wide:
 
 
 def _contract(node: Node, inputs: tuple[Wide, ...]) -> Wide:
-    """A product of 16-bit floats, as a library has it: of numbers of 16 bits, and rounded to 16 bits."""
+    """Return a product of 16-bit floats, as a library has it.
+
+    Of numbers of 16 bits, and rounded to 16 bits.
+    """
     read = [_carry(x.rounded(i.spec.dtype)).value for x, i in zip(inputs, node.inputs, strict=True)]
     out = apply(node.op, *read, **node.params)
     return _carry(out if out.dtype == node.spec.dtype else cast(out, dtype=node.spec.dtype))

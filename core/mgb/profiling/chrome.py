@@ -25,7 +25,7 @@ def save(name: str, calls: Sequence[CallProfile], path: str | os.PathLike[str]) 
 
 
 def trace_of(name: str, calls: Sequence[CallProfile]) -> dict[str, Any]:
-    """The calls of the function `name` as an object in the format; time starts with the first call."""
+    """Return the calls of the function `name` as an object in the format; time starts with the first call."""
     return {"traceEvents": list(_events(name, calls)), "displayTimeUnit": "ns"}
 
 
@@ -48,7 +48,7 @@ def _events(function: str, calls: Sequence[CallProfile]) -> Iterator[dict[str, A
 def _parts_of(
     function: str, call: CallProfile, numbers: Mapping[Measured, int]
 ) -> Iterator[tuple[str, str, int, int, dict[str, Any]]]:
-    """A call, its programs and their steps: name, kind, begin, end, and what is said of it."""
+    """Yield a call, its programs and their steps: name, kind, begin, end, and what is said of it."""
     told = {
         "call": call.number,
         "recorded": call.recorded,

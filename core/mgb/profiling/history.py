@@ -159,7 +159,7 @@ def get_profile(function: Profiled) -> dict[str, Any]:
 
 
 def profile_table(function: Profiled) -> ProfileTable:
-    """The rows of ``get_profile()["kernels"]``, the longest first: for `print`, or a `rich` console.
+    """Return the rows of ``get_profile()["kernels"]``, the longest first: for `print`, or a `rich` console.
 
     Raises
     ------

@@ -37,7 +37,7 @@ class Row:
 
     @property
     def device(self) -> str:
-        """Where its results are."""
+        """Return where its results are."""
         return self.call.writes[0].spec.device
 
     @property
@@ -78,7 +78,7 @@ def _summary(seconds: list[float]) -> dict[str, float]:
 
 
 def warm(calls: Iterable[CallProfile]) -> list[CallProfile]:
-    """The calls that ran programs, without what is only done once.
+    """Return the calls that ran programs, without what is only done once.
 
     A program's first run, where there are others, counts neither for it nor for the call, and compiling never
     does.
@@ -95,12 +95,12 @@ def warm(calls: Iterable[CallProfile]) -> list[CallProfile]:
 
 
 def numbers_of(runs: Iterable[Run]) -> dict[Measured, int]:
-    """The programs that ran, numbered in the order in which they first did."""
+    """Return the programs that ran, numbered in the order in which they first did."""
     return {program: n for n, program in enumerate(dict.fromkeys(run.program for run in runs))}
 
 
 def rows_of(calls: Iterable[CallProfile]) -> list[Row]:
-    """A row for each call of each program that ran, in the order in which they first ran."""
+    """Return a row for each call of each program that ran, in the order in which they first ran."""
     runs = [run for call in calls for run in call.runs]
     rows: list[Row] = []
     for program, number in numbers_of(runs).items():
@@ -151,7 +151,7 @@ def _footprint(row: Row) -> dict[str, Any]:
 
 
 def _graph(programs: Sequence[Measured], rows: Mapping[Call, Row]) -> dict[str, Any]:
-    """The programs, as what MegEngine calls oprs and vars."""
+    """Return the programs, as what MegEngine calls oprs and vars."""
     ids: dict[Node, str] = {}
     owner = {node: rows[call].id for p in programs for call in p.calls for node in call.writes}
     for program in programs:

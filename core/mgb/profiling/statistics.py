@@ -72,7 +72,7 @@ class Statistics:
             self._reasons.append(reason)
 
     def _profiled(self) -> CallProfile | None:
-        """The call of this function that is profiled here; not that of one which calls it."""
+        """Return the call of this function that is profiled here; not that of one which calls it."""
         call = PROFILED.get()
         return call if call is not None and call.of is self else None
 

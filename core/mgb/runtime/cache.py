@@ -62,7 +62,7 @@ class Info:
 
 
 def folder() -> Path:
-    """Where entries are kept now: ``MGB_CACHE_DIR``, or the user's cache folder."""
+    """Return where entries are kept now: ``MGB_CACHE_DIR``, or the user's cache folder."""
     named = config.CACHE_DIR.get()
     if named:
         try:
@@ -75,7 +75,7 @@ def folder() -> Path:
 
 
 def load(backend: str, key: str) -> bytes | None:
-    """The bytes that were stored under `key`, or None when there are none that can be trusted."""
+    """Return the bytes that were stored under `key`, or None when there are none that can be trusted."""
     path = _path(backend, key)
     if path is None:
         return None
@@ -133,13 +133,16 @@ def lock(backend: str, key: str, timeout: float = 30.0) -> Iterator[bool]:
 
 
 def info() -> Info:
-    """Where the cache is and how much is in it."""
+    """Return where the cache is and how much is in it."""
     sizes = [size for path in _entries() if (size := _size(path)) is not None]
     return Info(folder(), _root() is not None, len(sizes), sum(sizes))
 
 
 def problem() -> str | None:
-    """Why kernels cannot be kept in the folder, with what helps; None when they can, or shall not be."""
+    """Return why kernels cannot be kept in the folder, with what helps.
+
+    None when they can, or shall not be.
+    """
     found = _problem(folder()) if config.CACHE.on() else None
     return found and _remedied(found)
 
@@ -164,7 +167,7 @@ def clear() -> int:
 
 
 def _digest(backend: str, key: str, blob: bytes) -> bytes:
-    """The checksum of an entry, its place included; no name has a NUL in it."""
+    """Return the checksum of an entry, its place included; no name has a NUL in it."""
     checksum = hashlib.sha256(f"{backend}\0{key}\0".encode())
     checksum.update(blob)
     return checksum.digest()
@@ -247,7 +250,7 @@ def _path(backend: str, key: str) -> Path | None:
 
 
 def _root() -> Path | None:
-    """The folder of this schema, made if need be; None when the cache is off or cannot be used."""
+    """Return the folder of this schema, made if need be; None when the cache is off or cannot be used."""
     if not config.CACHE.on():
         return None
     base = folder()
@@ -263,7 +266,7 @@ def _root() -> Path | None:
 
 
 def _problem(base: Path) -> str | None:
-    """Why `base` cannot be trusted with code that will be run."""
+    """Return why `base` cannot be trusted with code that will be run."""
     root = base / SCHEMA
     try:
         base.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -31,11 +31,11 @@ class Variable:
     meaning: str
 
     def get(self) -> str:
-        """The value in force now; an empty one is none."""
+        """Return the value in force now; an empty one is none."""
         return os.environ.get(self.name) or self.default
 
     def on(self) -> bool:
-        """The value in force now, as a switch.
+        """Return the value in force now, as a switch.
 
         Raises
         ------
@@ -48,7 +48,7 @@ class Variable:
         return text in _ON
 
     def whole(self, least: int = 0) -> int:
-        """The value in force now, as a whole number of at least `least`.
+        """Return the value in force now, as a whole number of at least `least`.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Variable:
 
 
 def whole(text: str) -> int:
-    """The whole number that `text` says, such as ``"1000"``, ``"1_000"`` or ``"1e3"``.
+    """Return the whole number that `text` says, such as ``"1000"``, ``"1_000"`` or ``"1e3"``.
 
     Raises
     ------

@@ -114,7 +114,7 @@ def set_default_device(name: str = "xpux") -> None:
 
 
 def get_default_device() -> str:
-    """Where tensors are made when no device is given.
+    """Return where tensors are made when no device is given.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def get_default_device() -> str:
 
 
 def is_cuda_available() -> bool:
-    """Is there a GPU that tensors can be made on?
+    """Return whether there is a GPU that tensors can be made on.
 
     Examples
     --------
@@ -141,17 +141,17 @@ def default() -> str:
 
 
 def is_gpu(device: str) -> bool:
-    """Does data on `device`, which is canonical, live in a GPU's memory?"""
+    """Return whether data on `device`, which is canonical, lives in a GPU's memory."""
     return device.startswith("gpu")
 
 
 def same_place(one: str, other: str) -> bool:
-    """Do arrays on both meet in one op? The host is one place under all its names."""
+    """Return whether arrays on both may meet in one op. The host is one place under all its names."""
     return one == other or not (is_gpu(one) or is_gpu(other))
 
 
 def ordinal(device: str) -> int:
-    """The number of a GPU."""
+    """Return the number of a GPU."""
     return int(_canonical(device, _default)[3:].partition(":")[0])
 
 
@@ -233,12 +233,12 @@ def on(device: str) -> AbstractContextManager[Any]:
 
 
 def of_array(array: Any) -> str:
-    """Where a Tensor of `array` is made when no device is named: NumPy's go to the default one."""
+    """Return where a Tensor of `array` is made when no device is named: NumPy's go to the default one."""
     return default() if isinstance(array, np.ndarray | np.generic) else where(array)
 
 
 def where(array: Any) -> str:
-    """Where `array` lies."""
+    """Return where `array` lies."""
     return HOST if isinstance(array, np.ndarray | np.generic) else f"gpu{array.device.id}:0"
 
 
@@ -254,13 +254,16 @@ def place(array: Any, device: str) -> Any:
 
 
 def adopt(data: Any) -> Any:
-    """A CuPy array on the memory that the ``__cuda_array_interface__`` of `data` describes; no copy."""
+    """Return a CuPy array on the memory that the ``__cuda_array_interface__`` of `data` describes.
+
+    No copy.
+    """
     xp = array_module("gpu0")
     return data if isinstance(data, xp.ndarray) else xp.asarray(data)
 
 
 def from_dlpack(data: Any) -> Any:
-    """An array of NumPy or CuPy on the memory of `data`, wherever that is; no copy."""
+    """Return an array of NumPy or CuPy on the memory of `data`, wherever that is; no copy."""
     on_cpu = data.__dlpack_device__()[0] == 1
     return np.from_dlpack(data) if on_cpu else array_module("gpu0").from_dlpack(data)
 
@@ -290,7 +293,7 @@ def memory_explained(device: str, what: str = "a copy") -> Iterator[None]:
 
 
 def out_of_memory(device: str, what: str, error: MemoryError) -> MemoryError:
-    """The error of ours for CuPy's `error`."""
+    """Return the error of ours for CuPy's `error`."""
     if isinstance(error, DeviceMemoryError):
         return error
     return DeviceMemoryError(

@@ -54,7 +54,7 @@ def _mode_of(path: Path) -> int | None:
 
 
 def _is_descriptor(path: Path) -> bool:
-    """Is it, or does it lead to, a file that a process has open, as ``/dev/stdout`` does?"""
+    """Return whether it is, or leads to, a file that a process has open, as ``/dev/stdout`` does."""
     for _ in range(40):  # as many links as Linux follows
         if _DESCRIPTORS.fullmatch(os.path.realpath(path.parent)):
             return True

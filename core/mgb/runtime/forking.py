@@ -51,7 +51,7 @@ _in_child: list[Callable[[], object]] = []
 
 
 def lock() -> Any:
-    """A reentrant lock that a child finds free, unless the thread that forked holds it."""
+    """Return a reentrant lock that a child finds free, unless the thread that forked holds it."""
     made = threading.RLock()
     _locks.add(made)
     return made

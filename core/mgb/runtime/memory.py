@@ -114,7 +114,7 @@ _limit = 0  # of `_pooled`; read from the environment whenever memory comes from
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A row-major array whose elements are what happens to be there.
+    """Return a row-major array whose elements are what happens to be there.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def release_idle(holder: Holder) -> None:
 
 
 def _all_holders() -> list[Holder]:
-    """Those that live now, who was needed last the first."""
+    """Return those that live now, who was needed last the first."""
     with _lock:
         return sorted(_holders, key=attrgetter("used"), reverse=True)
 

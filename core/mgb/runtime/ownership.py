@@ -41,14 +41,14 @@ class Adopted:
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """Return where it begins."""
         memory: Any = self
         return addressof(memory)
 
 
 @lru_cache(4096)
 def _adopted(nbytes: int) -> Any:
-    """The class of such memory of `nbytes`; ctypes gives it out as a buffer."""
+    """Return the class of such memory of `nbytes`; ctypes gives it out as a buffer."""
     array: Any = c_char * nbytes
     return type(array)("Adopted", (Adopted, array), {})
 
@@ -75,7 +75,7 @@ def adopter(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[int, obje
 
 
 def adopt(address: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object) -> Array:
-    """A writable row-major array on memory that a library has allocated.
+    """Return a writable row-major array on memory that a library has allocated.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ _BASED = _base_references(np.ndarray(1, BYTE, bytearray(1)))
 
 
 def owned_alone(arrays: Sequence[Any], index: int) -> bool:
-    """May the memory of ``arrays[index]`` be overwritten, because one owner alone would notice?
+    """Return whether the memory of ``arrays[index]`` may be overwritten: one owner alone would notice.
 
     The caller vouches for one reference beside the one in `arrays`: the owner that the update is for.
     Any further one makes the answer False. Nothing is missed, because
@@ -175,7 +175,7 @@ def _is_whole_on_gpu(array: Any) -> bool:
 
 
 def _alone_on_gpu(arrays: Sequence[Any]) -> bool:
-    """Does nothing but each of `arrays` refer to its pointer, and nothing but that to its memory?"""
+    """Return whether each of `arrays` alone refers to its pointer, and that alone to its memory."""
     _, pointer, allocated = _fresh_on_gpu(device.gpu_module)
     return _most_references(_pointer, arrays) <= pointer and _most_references(_allocated, arrays) <= allocated
 
@@ -186,7 +186,10 @@ def _most_references(part: Callable[[Any], Any], arrays: Sequence[Any]) -> int:
 
 @lru_cache(2)
 def _fresh_on_gpu(xp: Any) -> tuple[type, int, int]:
-    """The class of what CuPy allocates; the references to pointer and memory of an array that is alone."""
+    """Return the class of what CuPy allocates.
+
+    The references to pointer and memory of an array that is alone.
+    """
     fresh = [xp.empty(8, np.uint8)]
     kind = type(_allocated(fresh[0]))
     return kind, _most_references(_pointer, fresh), _most_references(_allocated, fresh)
@@ -202,7 +205,7 @@ _ITEMS, _ITEM = tuple.__basicsize__, tuple.__itemsize__
 
 
 def _addresses(objects: tuple[Any, ...]) -> bytes:
-    """The addresses of the objects in a tuple."""
+    """Return the addresses of the objects in a tuple."""
     return string_at(id(objects) + _ITEMS, len(objects) * _ITEM)
 
 
@@ -226,7 +229,7 @@ class Seen:
         self._last: tuple[bytes, list[Any], Any] = b"", [None], None
 
     def same(self, objects: tuple[Any, ...]) -> bool:
-        """Are they the very objects that `remember` was given, as many and in that order?"""
+        """Return whether they are the very objects that `remember` was given, as many and in that order."""
         addresses, dead, _ = self._last
         return not dead and _addresses(objects) == addresses
 
@@ -258,7 +261,10 @@ class Updates:
         self._all = (True,) * len(self._positions)
 
     def targets(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """An array for each of the updated inputs; the conditions of `owned_alone` hold for `arrays`."""
+        """Return an array for each of the updated inputs.
+
+        The conditions of `owned_alone` hold for `arrays`.
+        """
         if self._as_before(arrays):
             return self._pick(arrays)
         pairs = zip(self._positions, self._fresh, strict=True)
@@ -276,7 +282,7 @@ class Updates:
         return found
 
     def _as_before(self, arrays: Sequence[Any]) -> bool:
-        """Are they the arrays that were whole when last looked at, and is each still its owner's alone?"""
+        """Return whether they are the arrays that were whole before, each still its owner's alone."""
         found = self._pick(arrays)
         seen, pick_blocks, pick_gpu = self._last
         if not (seen.same(found) and _alone(found, pick_blocks)):
@@ -300,7 +306,7 @@ def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...
 
 
 def _alone(arrays: Sequence[Any], pick_blocks: Callable[[Sequence[Any]], Sequence[Any]]) -> bool:
-    """Does one owner alone hold each of `arrays`, which were picked from a list, and they their blocks?"""
+    """Return whether one owner alone holds each of `arrays`, picked from a list, and they their blocks."""
     blocks = map(_base, pick_blocks(arrays))
     return max(map(sys.getrefcount, arrays)) <= _PICKED + 1 and (
         max(map(sys.getrefcount, blocks), default=0) <= _PICKED_BASE

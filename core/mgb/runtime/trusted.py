@@ -29,7 +29,7 @@ PYTHON = _within(Path(os.__file__).parent)
 
 @functools.cache
 def is_python(file: str) -> bool:
-    """Is this file one of Python's library?"""
+    """Return whether this file is one of Python's library."""
     library, installed = _python_folders()
     return file.startswith(("<frozen ", *library)) and not file.startswith(installed)
 
@@ -47,18 +47,18 @@ def _python_folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @functools.cache
 def is_installed(file: str) -> bool:
-    """Does this file belong to what has been installed, as by pip?"""
+    """Return whether this file belongs to what has been installed, as by pip."""
     return file.startswith(_python_folders()[1])
 
 
 @functools.cache
 def is_plugins(file: str) -> bool:
-    """Is this file in the folder of an installed plugin?"""
+    """Return whether this file is in the folder of an installed plugin."""
     return file.startswith(plugin_folders())
 
 
 def is_library(module: str | None) -> bool:
-    """Is it a module of mgb, of NumPy or of Python's library, or in one of their packages?"""
+    """Return whether it is a module of mgb, of NumPy or of Python's library, or in one of their packages."""
     top = (module or "").partition(".")[0]
     if top not in _LIBRARIES:
         return False

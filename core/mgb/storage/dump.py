@@ -254,7 +254,7 @@ def _check_files(file: Any, strip_info_file: Any) -> None:
 
 
 def _is_path(value: Any) -> bool:
-    """Is it the path of something in a folder?"""
+    """Return whether it is the path of something in a folder."""
     return isinstance(value, str | os.PathLike) and bool(Path(value).name) and "\0" not in os.fspath(value)
 
 

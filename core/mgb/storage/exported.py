@@ -216,7 +216,7 @@ def _specs(names: list[str], nodes: tuple[Node, ...]) -> tuple[ValueSpec, ...]:
 
 
 def _apply(node: Node, *values: Tensor) -> Tensor:
-    """The value of a node as the user's own code would compute it."""
+    """Return the value of a node as the user's own code would compute it."""
     if node.op is CONST:
         return constant(node.params["value"], node.spec.device)
     return apply(node.op, *values, **node.params)
@@ -328,7 +328,7 @@ def load_compiled(
 
 
 def _backend(name: str | None, target: Any) -> Backend | None:
-    """The backend called `name`, if code for `target` runs here."""
+    """Return the backend called `name`, if code for `target` runs here."""
     if name is None:
         return None
     backend = plugins.import_backend(name)
@@ -355,7 +355,7 @@ def _has_code(program: Any, file: Reader) -> bool:
 
 
 def _any_code(program: Any) -> bool:
-    """Is there a kernel in it, or in what its loops run?"""
+    """Return whether there is a kernel in it, or in what its loops run."""
     return any(
         any(map(_any_code, saved)) if isinstance(saved, list) else saved is not None
         for _, saved in program["kernels"]

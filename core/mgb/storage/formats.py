@@ -32,13 +32,13 @@ _install = _POINTS.install
 
 
 def installed() -> tuple[str, ...]:
-    """The names of the formats that are here; imports none of them."""
+    """Return the names of the formats that are here; imports none of them."""
     by_hand = [name for name, plugin in plugins.manager.list_name_plugin() if hasattr(plugin, "mgb_format")]
     return tuple(sorted({*by_hand, *_POINTS.announced()}))
 
 
 def of_source(source: ModelSource) -> Format:
-    """The format of a file that is to be read.
+    """Return the format of a file that is to be read.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def of_source(source: ModelSource) -> Format:
 
 
 def to_write(file: Any, wanted: str | None = None) -> Format:
-    """The format in which a file is to be written.
+    """Return the format in which a file is to be written.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def to_write(file: Any, wanted: str | None = None) -> Format:
 
 
 def load_format(name: str, file: str) -> Format:
-    """The format called `name`.
+    """Return the format called `name`.
 
     Parameters
     ----------

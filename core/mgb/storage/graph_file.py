@@ -52,7 +52,7 @@ class Writer:
         self._numbers: dict[bytes, int] = {}
 
     def blob(self, data: Any) -> int:
-        """The number of a blob with these bytes."""
+        """Return the number of a blob with these bytes."""
         view = memoryview(data).cast("B")
         number = self._numbers.setdefault(hashlib.sha256(view).digest(), len(self._blobs))
         if number == len(self._blobs):
@@ -60,7 +60,7 @@ class Writer:
         return number
 
     def graph(self, graph: Graph) -> dict[str, Any]:
-        """A graph; its values are numbered, the inputs first.
+        """Return a graph; its values are numbered, the inputs first.
 
         Raises
         ------
@@ -123,7 +123,7 @@ def _spec(spec: Spec) -> list[Any]:
 
 
 def is_graph_file(path: str | os.PathLike[str]) -> bool:
-    """Does the file at `path` begin as those that `Writer` makes?"""
+    """Return whether the file at `path` begins as those that `Writer` makes."""
     with open(path, "rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
@@ -204,11 +204,11 @@ class Reader:
         return blob
 
     def blob(self, number: int) -> bytes:
-        """The bytes of a blob."""
+        """Return the bytes of a blob."""
         return self._blobs[_index(number, self._blobs)].tobytes()
 
     def spec(self, value: Any) -> Spec:
-        """A `Spec`."""
+        """Return a `Spec`."""
         dtype, shape, device = value
         if not all(type(d) is int and d >= 0 for d in shape) or not isinstance(device, str):
             raise ValueError(f"{value} is not a type")
@@ -217,7 +217,7 @@ class Reader:
         return Spec(tuple(shape), dtypes.BY_NAME[dtype], device)
 
     def graph(self, value: Any, place: str) -> Graph:
-        """A graph that `Writer.graph` wrote; each node is checked as if it were recorded."""
+        """Return a graph that `Writer.graph` wrote; each node is checked as if it were recorded."""
         with self.reading(f"{place}, inputs"):
             nodes = [input_node(self.spec(spec)) for spec in value["inputs"]]
             count, rows = len(nodes), list(value["nodes"])

@@ -71,7 +71,7 @@ class TestData:
 
 
 def _evaluated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of `graph`, op by op."""
+    """Return the outputs of `graph`, op by op."""
 
     def rule(node: Node, *values: Any) -> Any:
         return node.params["value"] if node.op is CONST else evaluate(node.op, values, dict(node.params))
@@ -82,7 +82,7 @@ def _evaluated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 def read_inputs(
     given: Any, specs: Mapping[str, Spec], repeat: int, transform: Any
 ) -> tuple[dict[str, Array], ...]:
-    """The inputs that `given` describes, for each case an array by name.
+    """Return the inputs that `given` describes, for each case an array by name.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def read_inputs(
 
 
 def read_array(path: str | os.PathLike[str], what: str) -> Array:
-    """The array in a file of NumPy's.
+    """Return the array in a file of NumPy's.
 
     Raises
     ------

@@ -104,7 +104,7 @@ class Meter:
         self._spent = {"nodes": 0, "bytes": 0, "operations": 0}
 
     def at_once(self) -> Meter:
-        """A meter of the same load or call, for what is known before it."""
+        """Return a meter of the same load or call, for what is known before it."""
         found = copy(self)  # which adds to the very same sums
         found.folding = True
         return found
@@ -142,7 +142,10 @@ class Meter:
 
 
 def meter() -> Meter:
-    """The meter of the load or the call in this context; outside of any, one that has the default limits."""
+    """Return the meter of the load or the call in this context.
+
+    Outside of any, one that has the default limits.
+    """
     session = ACTIVE.get()
     return session.meter if isinstance(session, _Metered) else Meter()
 

@@ -133,7 +133,7 @@ class Loaded:
         return {spec.name: result for spec, result in zip(self.outputs, results)}
 
     def _run(self, inputs: list[Any]) -> tuple[Any, ...]:
-        """The results of the way through the model that these values take.
+        """Return the results of the way through the model that these values take.
 
         Nothing is computed before the whole call is recorded, and so measured, except where an If or a Loop
         asks for a value that is computed from data. Another call may then go another way: each way has a
@@ -170,7 +170,10 @@ class Loaded:
         return results
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The inputs in order, checked; those of dtypes and shapes that were checked before as they are."""
+        """Return the inputs in order, checked.
+
+        Those of dtypes and shapes that were checked before as they are.
+        """
         key = tuple([(a.shape, a.dtype) if isinstance(a, Tensor) else None for a in args])
         if key in self._checked and not kwargs:
             return list(args)
@@ -220,7 +223,7 @@ class Loaded:
         return self._paths[0].backend
 
     def explain(self, /, *args: Any, **kwargs: Any) -> str:
-        """Every stage of one call as text; nothing is run."""
+        """Return every stage of one call as text; nothing is run."""
         return self._paths[0].explain(*self._bound(args, kwargs))
 
     def stats(self) -> dict[str, Any]:
@@ -232,7 +235,7 @@ class Loaded:
 
 
 def _nested(value: Any) -> Any:
-    """A sequence of tensors, or nothing."""
+    """Return a sequence of tensors, or nothing."""
     if isinstance(value, list | tuple):
         return [_nested(v) for v in value]
     return Tensor(value, value.dtype) if isinstance(value, np.ndarray) else value
@@ -346,7 +349,7 @@ def load(
 
 
 def load_outputs(file: str | os.PathLike[str] | BinaryIO) -> tuple[ValueSpec, ...]:
-    """The outputs of the model in a file; nothing is built.
+    """Return the outputs of the model in a file; nothing is built.
 
     Examples
     --------

@@ -148,7 +148,7 @@ class Model(ABC):
 
     @abstractmethod
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The values of the outputs, computed by ops, which the trace around this call records.
+        """Return the values of the outputs, computed by ops, which the trace around this call records.
 
         Nothing in it may depend on anything but the file and `inputs`: it is not watched. An op that cannot
         be computed gives a `LoadedFunctionError`, what asks for too much work a `LoadLimitError`.
@@ -276,7 +276,7 @@ class Format(ABC):
 
     @abstractmethod
     def recognizes(self, data: bytes) -> bool:
-        """May these be the bytes of such a file? Asked where no ending says so; a damaged file may be one."""
+        """Return whether these may be the bytes of such a file, even a damaged one."""
 
     @abstractmethod
     def read(
@@ -287,7 +287,7 @@ class Format(ABC):
         limits: LoadLimits | None = None,
         trainable: bool = False,
     ) -> Model:
-        """The model in a file, ready to be called.
+        """Return the model in a file, ready to be called.
 
         Parameters
         ----------
@@ -309,7 +309,7 @@ class Format(ABC):
 
     @abstractmethod
     def outputs(self, source: ModelSource) -> tuple[ValueSpec, ...]:
-        """The outputs of the model in a file; nothing is built."""
+        """Return the outputs of the model in a file; nothing is built."""
 
     @abstractmethod
     def write(self, file: File, request: DumpRequest, append: bool = False) -> DumpInfo:

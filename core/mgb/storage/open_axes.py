@@ -42,7 +42,7 @@ class Captured(Protocol):
         """The graph over all arguments, and the names of its ends."""
 
     def parameters(self) -> dict[str, Any]:
-        """The Tensors of the holders that worked in it, by their names."""
+        """Return the Tensors of the holders that worked in it, by their names."""
 
 
 class Recording(Protocol):
@@ -54,7 +54,7 @@ class Recording(Protocol):
 def named_axes(
     given: DynamicAxes | None, inputs: Sequence[str], specs: Sequence[Spec]
 ) -> dict[tuple[int, int], str]:
-    """The names of the axes of inputs that are left open.
+    """Return the names of the axes of inputs that are left open.
 
     Raises
     ------

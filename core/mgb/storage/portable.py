@@ -51,13 +51,16 @@ def pack(program: Program, writer: Writer) -> dict[str, Any]:
 
 
 def _packed(loop: Kernel, writer: Writer) -> list[Any]:
-    """The programs that a loop runs."""
+    """Return the programs that a loop runs."""
     programs: Sequence[Program] = loop.state
     return [pack(program, writer) for program in programs]
 
 
 def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | None:
-    """The blob of a kernel; None where its backend gives none, and makes it again when the file is loaded."""
+    """Return the blob of a kernel.
+
+    None where its backend gives none, and makes it again when the file is loaded.
+    """
     assert backend is not None
     blob = saved(kernel, backend)
     return None if blob is None else writer.blob(blob)
@@ -66,7 +69,7 @@ def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | Non
 def unpack(
     content: Any, file: Reader, recorded: Graph, backend: Backend | None, into: bool = False
 ) -> Program:
-    """The program that `pack` wrote.
+    """Return the program that `pack` wrote.
 
     Parameters
     ----------
@@ -114,7 +117,7 @@ def unpack(
 
 
 def _loop(graph: Graph, content: list[Any], file: Reader, backend: Backend | None) -> Kernel:
-    """A loop, of the programs that it runs."""
+    """Return a loop, of the programs that it runs."""
     with file.reading("a loop"):
         if not is_loop(make_step(graph.nodes, graph.outputs, False, "")):
             raise ValueError("it is none")
@@ -135,7 +138,7 @@ def _loaded(graph: Graph, blob: int | None, file: Reader, backend: Backend | Non
 
 
 def _step(graph: Graph, reads: list[Node], backend: str | None, reason: str) -> Step:
-    """A step on values of the program; it writes new ones."""
+    """Return a step on values of the program; it writes new ones."""
     if [n.spec for n in graph.inputs] != [n.spec for n in reads]:
         raise ValueError("it reads values of other types than its graph")
 

@@ -73,7 +73,7 @@ def load(f: File, map_location: Location = None) -> Any:
 
 
 def _placing(location: Location) -> Callable[[str], str | None]:
-    """Where a Tensor goes that was on a device of this name."""
+    """Return where a Tensor goes that was on a device of this name."""
     if isinstance(location, Mapping):
         known = {_named(key, "has the key"): _named(value, "has") for key, value in location.items()}
         return lambda saved_on: known.get(saved_on, saved_on)
@@ -84,7 +84,7 @@ def _placing(location: Location) -> Callable[[str], str | None]:
 
 
 def _device(device: Any, says: str) -> str | None:
-    """The canonical name of `device`, which `map_location` says; None is the default one."""
+    """Return the canonical name of `device`, which `map_location` says; None is the default one."""
     return None if device is None else _named(device, says)
 
 

@@ -33,7 +33,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def encoded(obj: Any) -> list[bytes]:
-    """The parts of the file that holds `obj`.
+    """Return the parts of the file that holds `obj`.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _join(path: str, key: Any) -> str:
 
 
 def _devices(tree: Any) -> Iterator[str]:
-    """The devices that Tensors were saved on, as the nest says."""
+    """Yield the devices that Tensors were saved on, as the nest says."""
     kind, content, *saved_on = tree
     if kind in _KINDS:
         (device,) = saved_on or [devices.HOST]  # files were written without it once
@@ -181,7 +181,7 @@ def _encode(arrays: dict[str, np.ndarray[Any, Any]], tree: Any) -> list[bytes]:
 
 
 def _decode(content: bytes) -> tuple[dict[str, np.ndarray[Any, Any]], Any]:
-    """The arrays, and the nest when `save` wrote it."""
+    """Return the arrays, and the nest when `save` wrote it."""
     if len(content) < 8:
         raise ValueError(f"it has {len(content)} bytes and no header")
     (length,) = struct.unpack("<Q", content[:8])

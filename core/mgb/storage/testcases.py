@@ -98,7 +98,7 @@ class Cases:
 
 
 def _arrays(found: Any) -> Named:
-    """The arrays of a test case."""
+    """Return the arrays of a test case."""
     for name, value in found.items():
         if not isinstance(name, str) or not isinstance(value, np.ndarray):
             raise ValueError(f"{name!r} is not the name of an array")

@@ -98,7 +98,7 @@ def record(op: Op, inputs: Sequence[Tensor], out: Tensor, params: dict[str, Any]
 
 
 def recording_tapes(tensors: Iterable[Tensor]) -> list[Any]:
-    """The gradient tapes that see one of `tensors` and record now, outer ones first."""
+    """Return the gradient tapes that see one of `tensors` and record now, outer ones first."""
     tapes: list[Any] = []
     for tensor in tensors:
         for tape in tensor._tape or ():
@@ -113,7 +113,7 @@ _level = attrgetter("level")
 
 
 def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str = "") -> Any:
-    """The array that `op` gives on `arrays`, now, by its eager rule or its body.
+    """Return the array that `op` gives on `arrays`, now, by its eager rule or its body.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def _spec_of(array: Any) -> Spec:
 
 
 def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """The arguments as Tensors of the dtypes that `op` computes in."""
+    """Return the arguments as Tensors of the dtypes that `op` computes in."""
     operands: list[Any] = [op]
     device: str | None = None
     for a in args:
@@ -266,7 +266,10 @@ def follow(tensor: Tensor, value: Scalar) -> None:
 
 
 def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
-    """An operand of a comparison with an integer that `dtype` does not hold: it compares as infinity does."""
+    """Return an operand of a comparison with an integer that `dtype` does not hold.
+
+    It compares as infinity does.
+    """
     if isinstance(value, Tensor):
         return _cast(value, dtype=dtypes.float32)
     limits = np.iinfo(dtype)
@@ -276,7 +279,7 @@ def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
-    """The dtypes that the operands are cast to; None when they are taken as they are.
+    """Return the dtypes that the operands are cast to; None when they are taken as they are.
 
     None at all where only `_of_one_sign` brings them together.
     """
@@ -291,7 +294,7 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
 
 
 def _targets_of(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]]:
-    """The dtypes that hold the operands, remembered as `_wanted` says them."""
+    """Return the dtypes that hold the operands, remembered as `_wanted` says them."""
     key = (op, *operands)
     if key not in _targets:
         _targets[key] = _wanted(op, operands)
@@ -381,7 +384,7 @@ def _array_of(name: str, value: Any) -> Any:
 
 
 def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
-    """A literal of `dtype` made of a weak number."""
+    """Return a literal of `dtype` made of a weak number."""
     try:
         array = quietly(np.array, (value, dtype), _NONE)
     except (OverflowError, TypeError, ValueError) as error:
@@ -390,14 +393,14 @@ def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
 
 
 def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
-    """A Tensor of a value that stands in the program text: a trace compares it and never feeds it."""
+    """Return a Tensor of a value that stands in the program text: a trace compares it and never feeds it."""
     value = np.asarray(value) if isinstance(value, np.ndarray) else value  # what stands for one has to stay
     array = as_array(value, dtype)
     return constant(devices.to_host(array), str(device) if device else devices.of_array(array))
 
 
 def constant(array: Any, device: str) -> Tensor:
-    """A Tensor around `array` that a trace takes for a literal; it is NumPy's, whatever the device."""
+    """Return a Tensor around `array` that a trace takes for a literal; it is NumPy's, whatever the device."""
     tensor = wrap(array, device)
     tensor._index = CONSTANT
     return tensor

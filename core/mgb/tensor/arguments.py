@@ -61,7 +61,7 @@ def explain(namespace: dict[str, Any], names: Iterable[str]) -> None:
 
 
 def _is_plain(function: FunctionType) -> bool:
-    """Is it an op, or does it hand its arguments to ops as they are, which explain themselves?"""
+    """Return whether it is an op, or hands its arguments on to ops, whose errors explain themselves."""
     said: dict[str, str] = vars(sys.modules[function.__module__]).get("__tracing__", {})
     return hasattr(function, "op") or said.get("*") == "elementwise"
 
@@ -126,7 +126,7 @@ def _answer(
 
 
 def _wrong_one(bound: inspect.BoundArguments, hints: dict[str, Any]) -> str:
-    """The first argument that is not what its parameter takes, in words."""
+    """Return the first argument that is not what its parameter takes, in words."""
     for name, value in bound.arguments.items():
         parameter, hint = bound.signature.parameters[name], hints.get(name, Any)
         if value is not parameter.default and not _is_variadic(parameter) and not _fits(value, hint):
@@ -150,7 +150,7 @@ def _raise(better: Exception, error: Exception) -> typing.NoReturn:
 
 
 def _again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call with Tensors; what goes wrong now is explained, too."""
+    """Return the call with Tensors; what goes wrong now is explained, too."""
     try:
         return function(*args, **kwargs)
     except _CAUGHT as error:
@@ -161,7 +161,7 @@ def _again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _says_enough(error: Exception, names: set[str]) -> bool:
-    """Does it speak of the call, by the name of the function or of an argument?"""
+    """Return whether it speaks of the call, by the name of the function or of an argument."""
     text = str(error)
     if _INSIDE.search(text):
         return False
@@ -174,7 +174,7 @@ def _says_enough(error: Exception, names: set[str]) -> bool:
 
 
 def _is_of_user(traceback: TracebackType | None) -> bool:
-    """Was it raised in what a user wrote, which the call has called?"""
+    """Return whether it was raised in what a user wrote, which the call has called."""
     frame = traceback
     while frame is not None:
         module = frame.tb_frame.f_globals.get("__name__", "")
@@ -208,7 +208,7 @@ def _with_tensors(name: str, bound: inspect.BoundArguments, hints: dict[str, Any
 
 
 def _is_array(value: Any) -> bool:
-    """Is it what ops take in place of a Tensor?"""
+    """Return whether it is what ops take in place of a Tensor."""
     kind = type(value)
     is_lent = isinstance(value, np.ndarray | np.generic | memoryview) or kind.__module__ == "array"
     return is_lent or isinstance(value, list) or kind in (bool, int, float, complex) or kind in SCALARS
@@ -228,7 +228,7 @@ def _fits_one(value: Any, kinds: Iterable[Any]) -> bool:
 
 
 def _is_one(value: Any, kind: Any) -> bool:
-    """Is `value` what an annotation with `kind` takes? What is not known is taken."""
+    """Return whether `value` is what an annotation with `kind` takes. What is not known is taken."""
     origin = typing.get_origin(kind) or kind
     if origin is Any:
         return True

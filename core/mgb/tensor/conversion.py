@@ -36,7 +36,7 @@ def as_given(data: Any) -> Any:
 
 
 def _standing_for(data: Any) -> Any:
-    """The array that `data` stands for, which only says that it is one."""
+    """Return the array that `data` stands for, which only says that it is one."""
     return data.measured
 
 
@@ -83,12 +83,12 @@ _shape_of = np.ndarray.shape.__get__
 
 
 def _copied(array: Any, dtype: Any) -> Any:
-    """A row-major copy that begins at a cache line: vectors read it in half the accesses."""
+    """Return a row-major copy that begins at a cache line: vectors read it in half the accesses."""
     copy = memory.empty(_shape_of(array), dtype)
     copy[...] = array
     return copy
 
 
 def exportable(array: Any) -> bool:
-    """Can NumPy hand `array` over by DLPack as it is?"""
+    """Return whether NumPy can hand `array` over by DLPack as it is."""
     return not isinstance(array, np.ndarray) or (array.flags.writeable and array.dtype.isbuiltin == 1)

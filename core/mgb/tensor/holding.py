@@ -54,7 +54,10 @@ class Holder(ABC):
 
     @abstractmethod
     def __parts__(self) -> Iterable[tuple[str, Any]]:
-        """The Tensors, holders and functions that it works with, by dotted names; none inside holders."""
+        """Return the Tensors, holders and functions that it works with, by dotted names.
+
+        None inside holders.
+        """
 
     @abstractmethod
     def __decides__(self) -> Iterable[Any]:
@@ -105,7 +108,7 @@ def holdings_of(holder: Holder) -> Holdings:
 
 
 def attributes_of(holder: Any) -> list[str]:
-    """The names of its attributes, but for what is held here."""
+    """Return the names of its attributes, but for what is held here."""
     return [name for name in vars(holder) if name != _ATTRIBUTE]
 
 

@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def is_row_major(self) -> bool:
-        """Does the operand lie as a new array would?"""
+        """Return whether the operand lies as a new array would."""
         expected = self.dtype.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if extent != 1 and stride != expected:
@@ -107,7 +107,7 @@ class OpLibrary(ABC):
     api_version: int
 
     def probe(self) -> str | None:
-        """Why it cannot run here, with the command that mends it; None when it can."""
+        """Return why it cannot run here, with the command that mends it; None when it can."""
         return None
 
     def version(self) -> str:
@@ -168,12 +168,12 @@ class Rule:
         return None if isinstance(found, _Fallback) else found(*arrays)
 
     def _of(self, arrays: Sequence[Any], params: Mapping[str, Any]) -> Callable[..., Any]:
-        """The implementation for operands laid out like these."""
+        """Return the implementation for operands laid out like these."""
         key = (*[(type(a), a.shape, a.strides, a.dtype) for a in arrays], *params.items())
         return self.found.get(key) or self._find(key, arrays, params)
 
     def bound(self, **params: Any) -> Callable[..., Any]:
-        """The rule with parameters, for NumPy's arrays of the same shapes and dtypes in each call."""
+        """Return the rule with parameters, for NumPy's arrays of the same shapes and dtypes in each call."""
         kept: dict[tuple[tuple[int, ...], ...], Callable[..., Any]] = {}
 
         def call(*arrays: Any) -> Any:
@@ -251,7 +251,7 @@ class Status:
 
 
 def status() -> tuple[Status, ...]:
-    """Every library that is installed, in the order in which they are asked; imports them all.
+    """Return every library that is installed, in the order in which they are asked; imports them all.
 
     Raises
     ------
@@ -278,7 +278,7 @@ def _status(point: EntryPoint, wanted: Sequence[str]) -> Status:
 
 @cache
 def _chosen() -> tuple[OpLibrary, ...]:
-    """The libraries to ask, in order."""
+    """Return the libraries to ask, in order."""
     able = []
     for point, line in zip(_ordered(_wanted()), status(), strict=True):
         if line.problem:
@@ -293,7 +293,7 @@ _NONE = "none"
 
 
 def _wanted() -> tuple[str, ...]:
-    """The names that ``MGB_OP_LIBRARIES`` lists; empty: all.
+    """Return the names that ``MGB_OP_LIBRARIES`` lists; empty: all.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
         return cls(kind.__new__(kind, *error.args), frame.f_code, frame.f_lasti)
 
     def explains(self, error: BaseException) -> bool:
-        """Did this arise in the instruction that read the value, and says something else?"""
+        """Return whether this arose in the instruction that read the value, and says something else."""
         if isinstance(error, MgbError) or not isinstance(error, Exception):
             return False
         at, last = error.__traceback__, None
@@ -57,7 +57,7 @@ class Refusal(NamedTuple):
         return last is not None and last.tb_frame.f_code is self.code and last.tb_lasti == self.place
 
     def instead_of(self, error: BaseException) -> MgbError:
-        """The error that the user is to see, which `error` led to."""
+        """Return the error that the user is to see, which `error` led to."""
         error.__cause__ = None  # where it is ours, it says the same
         self.error.__cause__ = error
         return self.error
@@ -88,7 +88,7 @@ class Session(Generic[Value]):
     refusal: Refusal | None = None
 
     def shape_of(self, tensor: Value) -> Value:
-        """The shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
+        """Return the shape of `tensor` as a Tensor; asked for only if `symbolic_shape`."""
         raise NotImplementedError
 
     def measured(self, value: Any) -> Any:
@@ -96,7 +96,7 @@ class Session(Generic[Value]):
         return value
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Value | None:
-        """The result of `op`, if the session applies it itself; None: `apply` goes on to `step`."""
+        """Return the result of `op`, if the session applies it itself; None: `apply` goes on to `step`."""
         return None
 
     def step(self, op: Op, inputs: tuple[Value, ...], params: dict[str, Any]) -> Value:
@@ -104,7 +104,7 @@ class Session(Generic[Value]):
         raise NotImplementedError
 
     def read(self, tensor: Value) -> Any:
-        """The array of `tensor`, a place in this session, whose value is wanted inside the body."""
+        """Return the array of `tensor`, a place in this session, whose value is wanted inside the body."""
         raise NotImplementedError
 
     def shapes_follow(self, tensor: Value) -> None:
@@ -189,7 +189,7 @@ def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args
 
 
 def active_trace() -> Session[Any] | None:
-    """The session of a trace in this context, if there is one; else what was deferred is computed."""
+    """Return the session of a trace in this context, if there is one; else what was deferred is computed."""
     session = ACTIVE.get()
     if session is None or session.replays or session.of_trace:
         return session
@@ -241,12 +241,12 @@ class Outside:
 
 
 def handling() -> bool:
-    """Does a signal handler ask, and not the body that it interrupts?"""
+    """Return whether a signal handler asks, and not the body that it interrupts."""
     return _handling.get()
 
 
 def of_handler(error: BaseException) -> bool:
-    """Has a signal handler raised it, which ran in between? Then it is not a failure of what caught it."""
+    """Return whether a signal handler raised it, so that it is not a failure of what caught it."""
     codes = [Outside.__call__.__code__, *map(_code_of, map(_get, _SIGNALS))]
     trace = error.__traceback__
     while trace is not None:
@@ -257,7 +257,7 @@ def of_handler(error: BaseException) -> bool:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """The code that runs where a handler is called; None: it is not written in Python."""
+    """Return the code that runs where a handler is called; None: it is not written in Python."""
     while isinstance(handler, partial):
         handler = handler.func
     called = getattr(handler, "__func__", handler)

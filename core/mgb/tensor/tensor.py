@@ -30,7 +30,7 @@ _raising = lock()
 
 
 def next_level() -> int:
-    """A level for a gradient tape, above that of every tape so far.
+    """Return a level for a gradient tape, above that of every tape so far.
 
     A Tensor of a smaller `_level` got its value before that tape began.
     """
@@ -152,7 +152,7 @@ class Tensor:
 
     @property
     def device(self) -> devices.Device:
-        """Where it lies; equal to each name of that device."""
+        """Return where it lies; equal to each name of that device."""
         return devices.named(self._device)
 
     @property
@@ -205,7 +205,7 @@ class Tensor:
     # its value
 
     def _array(self) -> Any:
-        """The NumPy or CuPy array; inside a trace this is a read, which the trace records."""
+        """Return the NumPy or CuPy array; inside a trace this is a read, which the trace records."""
         session = self._session or ACTIVE.get()
         if session is None:
             return self._data
@@ -219,7 +219,7 @@ class Tensor:
         return self._data
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The value as a read-only NumPy array.
+        """Return the value as a read-only NumPy array.
 
         Inside a trace this splits the program: what comes before runs first.
         """
@@ -229,12 +229,12 @@ class Tensor:
         return view
 
     def item(self, *args: int) -> Any:
-        """The value as a Python scalar."""
+        """Return the value as a Python scalar."""
         array = self._array()
         return devices.to_host(array).item(*args) if args else array.item()
 
     def tolist(self) -> Any:
-        """The value as nested Python lists."""
+        """Return the value as nested Python lists."""
         return self._array().tolist()
 
     def __bool__(self) -> bool:
@@ -436,13 +436,13 @@ class Parameter(Tensor):
 
 
 def _called_by_mgb() -> bool:
-    """Is the code that asks for an attribute of a Tensor mgb's own, and no traced body?"""
+    """Return whether the code that asks for an attribute of a Tensor is mgb's own, and no traced body."""
     module: str = sys._getframe(2).f_globals.get("__name__", "")
     return module.partition(".")[0] == _PACKAGE
 
 
 def wrap(array: Any, device: str) -> Tensor:
-    """A Tensor around `array` itself, without a copy or a check: the result of an op."""
+    """Return a Tensor around `array` itself, without a copy or a check: the result of an op."""
     tensor = Tensor.__new__(Tensor)
     tensor._data = array
     tensor._device = device
@@ -453,7 +453,7 @@ def wrap(array: Any, device: str) -> Tensor:
 
 
 def place(session: Session[Tensor], index: int, spec: Spec) -> Tensor:
-    """A Tensor that stands for step `index` of a trace and has no value yet."""
+    """Return a Tensor that stands for step `index` of a trace and has no value yet."""
     tensor = Tensor.__new__(Tensor)
     tensor._data = tensor._tape = tensor._grad = None
     tensor._device = spec.device
@@ -465,7 +465,7 @@ def place(session: Session[Tensor], index: int, spec: Spec) -> Tensor:
 
 
 def from_dlpack(data: Any) -> Tensor:
-    """A Tensor on the very memory of another library's array, on a CPU or a GPU; nothing is copied.
+    """Return a Tensor on the very memory of another library's array, on a CPU or a GPU; nothing is copied.
 
     Parameters
     ----------

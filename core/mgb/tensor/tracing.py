@@ -20,12 +20,12 @@ class Builder(Session[Tensor]):
         self._nodes: list[Node] = []
 
     def tensor(self, node: Node) -> Tensor:
-        """A Tensor that stands for `node`."""
+        """Return a Tensor that stands for `node`."""
         self._nodes.append(node)
         return place(self, len(self._nodes) - 1, node.spec)
 
     def node(self, tensor: Tensor) -> Node:
-        """The node that `tensor` stands for; a concrete tensor becomes a constant."""
+        """Return the node that `tensor` stands for; a concrete tensor becomes a constant."""
         if tensor._session is self:
             return self._nodes[tensor._index]
         if tensor._data is None:
@@ -40,7 +40,10 @@ class Builder(Session[Tensor]):
 
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
-    """A node whose spec is inferred and whose device is that of its inputs: constants lie everywhere."""
+    """Return a node whose spec is inferred and whose device is that of its inputs.
+
+    Constants lie everywhere.
+    """
     device = next((i for i in inputs if i.op is not CONST), inputs[0]).spec.device if inputs else None
     return Node(op, inputs, params, inferred(op, [i.spec for i in inputs], params, device, source), source)
 
@@ -48,7 +51,7 @@ def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: 
 def inferred(
     op: Op, specs: Sequence[Spec], params: dict[str, Any], device: str | None, source: str = ""
 ) -> Spec:
-    """The type of what `op` gives, which lies on `device` unless the parameters say where."""
+    """Return the type of what `op` gives, which lies on `device` unless the parameters say where."""
     try:
         spec = op.infer(*specs, **params)
     except MgbError as error:
@@ -60,7 +63,7 @@ def inferred(
 
 
 def live(source: Callable[[], float], dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """A 0-d Tensor of what `source` returns now; inside a trace it is asked again at every call.
+    """Return a 0-d Tensor of what `source` returns now; inside a trace it is asked again at every call.
 
     This is how a hyper-parameter that lives in Python, such as a learning rate, stays live in a compiled
     step.
@@ -86,7 +89,7 @@ def rebuild(function: Callable[..., Any], inputs: Sequence[Node]) -> Graph:
 
 
 def copy_node(node: Node, *values: Tensor) -> Tensor:
-    """The fold rule that changes nothing; only inside `rebuild`."""
+    """Return the fold rule that changes nothing; only inside `rebuild`."""
     builder = ACTIVE.get()
     assert isinstance(builder, Builder)
     inputs = tuple(builder.node(v) for v in values)

@@ -184,7 +184,7 @@ def _reduce(arguments: argparse.Namespace) -> int:
 
 
 def _tool(module: str, what: str, extra: str) -> Any:
-    """A module of a distribution that is installed with `extra`, or the command that installs it."""
+    """Return a module of a distribution that is installed with `extra`, or the command that installs it."""
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         raise ArgumentError(f'{what} not installed: pip install "mgb[{extra}]"')
     return importlib.import_module(module)

@@ -154,7 +154,7 @@ class Others:
 
     @staticmethod
     def _now() -> tuple[float, float, float] | None:
-        """The time, what the cores have worked, and what this process has, all in seconds."""
+        """Return the time, what the cores have worked, and what this process has, all in seconds."""
         try:
             cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
             lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]

@@ -98,7 +98,7 @@ def _serving(kind: str) -> Iterator[_Line]:
 
 
 def _why(kind: str, chosen: Backend) -> str:
-    """Why `chosen` is the default: its priority, and what decides where others have the same."""
+    """Return why `chosen` is the default: its priority, and what decides where others have the same."""
     priority = chosen.traits.priority
     others = [
         line.name

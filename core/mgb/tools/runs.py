@@ -90,7 +90,7 @@ def _limits(texts: Sequence[str]) -> LoadLimits:
 
 
 def _number(text: str) -> int:
-    """A whole number, or a power of one, as messages print large ones."""
+    """Return a whole number, or a power of one, as messages print large ones."""
     base, power, exponent = text.partition("**")
     found: int = int(base) ** (int(exponent) if power else 1)
     return found
@@ -141,7 +141,7 @@ def _file_name(name: str) -> str:
 
 
 def _parts(values: list[Any], prefix: str = "") -> Iterator[tuple[str, Array]]:
-    """The arrays in a nest of lists, by their places: ``"0"``, ``"1.0"``."""
+    """Yield the arrays in a nest of lists, by their places: ``"0"``, ``"1.0"``."""
     for number, value in enumerate(values):
         if isinstance(value, list):
             yield from _parts(value, f"{prefix}{number}.")

@@ -28,7 +28,7 @@ FILES = {
 
 
 def rendered(name: str, language: str) -> dict[str, str]:
-    """The text of each file of a new distribution, by its path."""
+    """Return the text of each file of a new distribution, by its path."""
     words = {"name": name, "title": name.title().replace("_", ""), "language": language}
     words["what"], required = LANGUAGES[language]
     words["required"] = "".join(f', "{name}"' for name in required)

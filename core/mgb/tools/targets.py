@@ -16,7 +16,7 @@ __tracing__ = {"*": "impure"}
 
 
 def target_of(text: str, shapes: str = "") -> tuple[Any, list[Any]]:
-    """The function that FILE:FUNCTION names, and arguments for it.
+    """Return the function that FILE:FUNCTION names, and arguments for it.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def target_of(text: str, shapes: str = "") -> tuple[Any, list[Any]]:
 
 
 def load_file(path: Path) -> Any:
-    """The module of a Python file, whose folder is looked through for what it imports."""
+    """Return the module of a Python file, whose folder is looked through for what it imports."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -58,7 +58,7 @@ def load_file(path: Path) -> Any:
 
 
 def _inputs(shapes: str) -> list[Any]:
-    """One Tensor for each word such as ``f32[2,3]``."""
+    """Return one Tensor for each word such as ``f32[2,3]``."""
     from ..ir.dtypes import FLOATS
     from ..jit.argument_specs import spec_of
     from ..tensor import Tensor

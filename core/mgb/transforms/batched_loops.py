@@ -28,7 +28,7 @@ def _of(graph: Graph, size: int) -> Results:
 
 
 def _noted(nodes: Sequence[Node], values: Sequence[Value], size: int, results: Results) -> Body:
-    """The graph of `results`, all of which have a batch, over inputs like `values`."""
+    """Return the graph of `results`, all of which have a batch, over inputs like `values`."""
 
     def element(node: Node, value: Value) -> Node:
         spec = node.spec
@@ -106,7 +106,7 @@ def _cond(node: Node, size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _result(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """A result of one of the above; the rows of a scan have their batch behind the first axis."""
+    """Return a result of one of the above; the rows of a scan have their batch behind the first axis."""
     (loop,), params = node.inputs, node.params
     index, shape = params["index"], params["shape"]
     is_row = loop.op is SCAN and index >= loop.params["carries"]

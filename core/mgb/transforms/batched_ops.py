@@ -30,7 +30,7 @@ def _images(node: Node, size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _channels(value: Value, size: int) -> Tensor:
-    """The channels of all elements side by side."""
+    """Return the channels of all elements side by side."""
     x = moved(full(value, size), 0, 1)
     images, _, channels, *rest = x.spec.shape
     return reshape(x, shape=(images, size * channels, *rest))
@@ -61,7 +61,7 @@ def _convolution(second: Callable[[Value, int], Tensor], gives_images: bool) -> 
 
 
 def _index(node: Node, size: int, values: Sequence[Value], count: int) -> tuple[list[Tensor], dict[str, Any]]:
-    """The indices and the parameters for a batch.
+    """Return the indices and the parameters for a batch.
 
     Indices that differ get one of the element before them: all have their axes behind the batch, `count` of
     them, and stand first.
@@ -85,7 +85,7 @@ def _index_get(node: Node, size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _index_put(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """The value that is put has the axes of the indices behind `place` others."""
+    """Return the value that is put has the axes of the indices behind `place` others."""
     count, place = max(i.spec.ndim for i in node.inputs[2:]), node.params["place"]
     indices, params = _index(node, size, values[2:], count)
     ndim = node.spec.ndim - len(node.params["axes"]) + count

@@ -29,7 +29,7 @@ class Value(NamedTuple):
 
 
 def _refused(what: str) -> TransformError:
-    """The error for a function that does `what`."""
+    """Return the error for a function that does `what`."""
     if "changes" in what:
         return TransformError(
             f"the function {what} under vmap, as drawing random numbers or the statistics of a layer do: "
@@ -42,7 +42,7 @@ def _refused(what: str) -> TransformError:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """A leaf of the arguments as a Tensor."""
+    """Return a leaf of the arguments as a Tensor."""
     if isinstance(value, Tensor):
         return value
     try:
@@ -96,7 +96,7 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
 def _mapped(
     function: Callable[..., Any], structure: Structure, values: Sequence[Value], size: int
 ) -> tuple[list[Value], Structure]:
-    """The results of `function` on the batch, and how they are nested."""
+    """Return the results of `function` on the batch, and how they are nested."""
     noting = Noting(_refused)
     inputs = [input_node(_element(v)) if v.batched else None for v in values]
     leaves = [v.tensor if n is None else noting.tensor(n) for v, n in zip(values, inputs, strict=True)]
@@ -110,13 +110,13 @@ def _mapped(
 
 
 def _element(value: Value) -> Spec:
-    """The type of one."""
+    """Return the type of one."""
     spec = value.tensor.spec
     return Spec(spec.shape[1:], spec.dtype, spec.device)
 
 
 def _spread(axes: Any, structure: Structure) -> Iterator[Any]:
-    """The axis of each leaf, where one stands for all below it."""
+    """Yield the axis of each leaf, where one stands for all below it."""
     if axes is None or isinstance(axes, int):
         yield from [axes] * len(list(_leaves(structure)))
         return
@@ -160,7 +160,7 @@ def _placed(value: Value, axis: int | None, size: int) -> Tensor:
 
 
 def full(value: Value, size: int) -> Tensor:
-    """The value with its batch written out."""
+    """Return the value with its batch written out."""
     shape = value.tensor.spec.shape
     return value.tensor if value.batched else broadcast_to(value.tensor, shape=(size, *shape))
 
@@ -172,7 +172,7 @@ Rule = Callable[[Node, int, Sequence[Value]], Tensor]
 
 
 def batch(node: Node, size: int, values: Sequence[Value]) -> Value:
-    """The fold's rule."""
+    """Return the fold's rule."""
     if node.op is CONST:
         return Value(constant(node.params["value"], node.spec.device), False)
     if not any(v.batched for v in values):
@@ -182,7 +182,7 @@ def batch(node: Node, size: int, values: Sequence[Value]) -> Value:
 
 
 def aligned(value: Value, ndim: int) -> Tensor:
-    """The value with axes of length 1 behind its batch: it broadcasts with elements of `ndim` axes."""
+    """Return the value with axes of length 1 behind its batch: it broadcasts with elements of `ndim` axes."""
     tensor = value.tensor
     if not value.batched or tensor.ndim > ndim:
         return tensor

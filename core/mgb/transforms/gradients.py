@@ -46,7 +46,7 @@ class _Linearized:
         self.outs = [as_tensor(o) for o in outs]
 
     def pull(self, cotangents: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients of the primals; it may be called again."""
+        """Return the gradients of the primals; it may be called again."""
         for y, dy in zip(self.outs, cotangents, strict=True):
             if y.spec.shape != dy.spec.shape:
                 raise TransformError(f"a cotangent of shape {dy.shape} for a result of shape {y.shape}")
@@ -87,7 +87,7 @@ def _of_parts(
 def value_and_grad(
     function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that returns the value of `function` and its gradient.
+    """Return a function that returns the value of `function` and its gradient.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def value_and_grad(
 
 
 def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns the gradient of `function`, as `value_and_grad` says; with aux, a pair.
+    """Return a function that returns the gradient of `function`, as `value_and_grad` says; with aux, a pair.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
 
 
 def plain_spec(tensor: Tensor) -> Spec:
-    """The type of `tensor`, whose lengths count from here on as they are."""
+    """Return the type of `tensor`, whose lengths count from here on as they are."""
     return Spec(tuple(map(int, tensor._tuple_shape)), tensor.dtype, tensor._device)
 
 
@@ -279,7 +279,7 @@ def jacobian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[...
 
 
 def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The Jacobian of the Jacobian: forward over reverse.
+    """Return the Jacobian of the Jacobian: forward over reverse.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class GraphInference:
     def run(
         self, *inp_args: Any, inp_dict: Mapping[str, Any] | None = None
     ) -> OrderedDict[str, np.ndarray[Any, Any]]:
-        """The outputs by name, as arrays.
+        """Return the outputs by name, as arrays.
 
         Parameters
         ----------

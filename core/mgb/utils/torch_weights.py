@@ -48,7 +48,7 @@ class Keys(NamedTuple):
 
 @singledispatch
 def entries(module: Module) -> Iterator[tuple[str, Iterable[Entry]]]:
-    """The attributes of `module` that PyTorch calls or shapes otherwise, each with its entries there.
+    """Return the attributes of `module` that PyTorch calls or shapes otherwise, each with its entries there.
 
     Everything else in a module has the same name and shape. A layer of one's own registers a function of its
     class: ``@entries.register``.
@@ -117,7 +117,10 @@ def _(module: MultiHeadAttention) -> Iterator[tuple[str, Iterable[Entry]]]:
 
 
 def _walk(module: Module, prefix: str, around: tuple[Module, ...] = ()) -> Iterator[Entry]:
-    """Every entry of `module` under its whole key; what stands in two places comes twice, as in PyTorch."""
+    """Yield every entry of `module` under its whole key.
+
+    What stands in two places comes twice, as in PyTorch.
+    """
     special = dict(entries(module))
     for found in special.values():
         yield from (entry._replace(name=prefix + entry.name) for entry in found)
@@ -130,7 +133,7 @@ def _walk(module: Module, prefix: str, around: tuple[Module, ...] = ()) -> Itera
 
 
 def torch_state_dict(module: Module) -> OrderedDict[str, np.ndarray[Any, Any]]:
-    """The parameters and buffers of `module` as PyTorch names and shapes them.
+    """Return the parameters and buffers of `module` as PyTorch names and shapes them.
 
     Returns
     -------
@@ -208,7 +211,7 @@ def load_torch_state_dict(
 
 
 def _values(entry: Entry, array: np.ndarray[Any, Any]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each part and its new value."""
+    """Yield each part and its new value."""
     for part, piece in zip(entry.parts, np.split(array.reshape(-1), len(entry.parts)), strict=True):
         yield part, Tensor(piece.reshape(part.shape), dtype=part.dtype, device=part.device)
 

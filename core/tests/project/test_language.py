@@ -22,7 +22,7 @@ WORDS = {
 }
 
 #: A docstring says what a function does ("Return ...") or what a class is ("The key of ...").
-QUESTIONS = re.compile(r"(?:What|Who|Whose|Which|Whether|How)\b")
+QUESTIONS = re.compile(r"(?:What|Who|Whose|Which|Whether|How|Why|Is|Are|Does|Did|Has|Can|May|Was|Were)\b")
 
 FILES = [path for path in sorted(PACKAGE.rglob("*")) if path.suffix in (".py", ".pyi", ".txt", ".md")]
 

@@ -29,7 +29,7 @@ def type_text(type_: Type) -> str:
 
 
 def _suffix(type_: Type) -> str:
-    """The end of an intrinsic's name."""
+    """Return the end of an intrinsic's name."""
     element = "i64" if type_ == INDEX else type_.element
     return f"v{type_.lanes}{element}" if type_.lanes else element
 
@@ -39,7 +39,7 @@ def _bytes(type_: Type) -> int:
 
 
 def _literal(value: Any, type_: Type) -> str:
-    """A number such that it is read back to the bit."""
+    """Return a number such that it is read back to the bit."""
     if type_.is_float:
         if type_.element == "f32":
             (value,) = struct.unpack("<f", struct.pack("<f", value))
@@ -164,7 +164,7 @@ class LlvmBuilder(Builder):
         self.line(f"call void @{function}({whole} {value}, ptr {pointer}, i32 {size}, {bits} {mask})")
 
     def _masked(self, what: str, result: str, type_: Type, given: str, pointers: str = "p0") -> str:
-        """The name of an intrinsic, declared, for LLVM to mend: its operands differ among releases."""
+        """Return the name of an intrinsic, declared, for LLVM to mend: its operands differ among releases."""
         name = f"llvm.masked.{what}.{_suffix(type_)}.{pointers}"
         self._declared[name] = f"declare {result} @{name}({given})"
         return name

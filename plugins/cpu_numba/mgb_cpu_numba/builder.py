@@ -47,7 +47,7 @@ class NumbaBuilder(Builder):
         return "\n".join([f"def {name}(arrays, plan, span):", *constants, *self.heads, *self.lines, ""])
 
     def constant(self, text: str) -> str:
-        """The name of a constant."""
+        """Return the name of a constant."""
         return self.constants.setdefault(text, f"c{len(self.constants)}")
 
     def called(self, function: str, *operands: str) -> str:

@@ -189,7 +189,7 @@ class Pipeline(CompilerBase):
         super().__init__(typingctx, context, codegen().create_library("kernel"), *rest)
 
     def define_pipelines(self) -> list[PassManager]:
-        """The list of the one pipeline that there is."""
+        """Return the list of the one pipeline that there is."""
         manager: Any = PassManager
         passes = manager("mgb")
         for each in PASSES:

@@ -159,7 +159,7 @@ def _is_float(type_: Any) -> bool:
 
 
 def _suffix(type_: Any) -> str:
-    """The end of an intrinsic's name."""
+    """Return the end of an intrinsic's name."""
     element = _scalar(type_)
     name = next((n for n, t in _FLOATS.items() if t == element), None) or f"i{element.width}"
     return name if element is type_ else f"v{type_.count}{name}"

@@ -15,22 +15,22 @@ class Arrays(Protocol):
     """Arrays of one library on one device."""
 
     def address(self, array: Any) -> int:
-        """Where the elements of `array` begin."""
+        """Return where the elements of `array` begin."""
 
     def stream(self) -> int:
-        """The stream that the caller works on."""
+        """Return the stream that the caller works on."""
 
     def scratch(self, nbytes: int) -> tuple[int, object]:
-        """The address of fresh memory, and what keeps it."""
+        """Return the address of fresh memory, and what keeps it."""
 
     def upload(self, array: np.ndarray[Any, Any]) -> Any:
-        """A row-major copy of a NumPy array on the device, for work on the current stream."""
+        """Return a row-major copy of a NumPy array on the device, for work on the current stream."""
 
     def constant(self, array: np.ndarray[Any, Any]) -> Any:
         """The same, for work on any stream: it is there when this returns."""
 
     def contiguous(self, array: Any) -> Any:
-        """A row-major copy of an array of the device."""
+        """Return a row-major copy of an array of the device."""
 
 
 class CupyArrays:

@@ -14,7 +14,7 @@ DRIVER_HELP = (
 
 @cache
 def bindings() -> Any:
-    """The functions, with the driver initialized."""
+    """Return the functions, with the driver initialized."""
     from cuda.bindings import driver  # type: ignore[import-untyped]
 
     check(driver, driver.cuInit(0))
@@ -23,12 +23,12 @@ def bindings() -> Any:
 
 @lru_cache(1024)
 def stream_handle(pointer: int) -> Any:
-    """A stream as the driver takes it."""
+    """Return a stream as the driver takes it."""
     return bindings().CUstream(pointer)
 
 
 def check(driver: Any, result: tuple[Any, ...]) -> Any:
-    """The value of a driver's answer."""
+    """Return the value of a driver's answer."""
     status, *values = result
     if status:
         raise LaunchError(explain(driver, status))

@@ -199,7 +199,7 @@ class _Layout:
         self._pack(buffer, 0, *self._pick(self._rests + addresses))
 
     def changed(self, addresses: list[int], before: list[Any]) -> int:
-        """The launches, as bits, with an address that is not the one of before."""
+        """Return the launches, as bits, with an address that is not the one of before."""
         return reduce(or_, compress(self.readers, map(ne, addresses, before)), 0)
 
 
@@ -255,7 +255,7 @@ class Chain:
             found.run(addresses)
 
     def _look_up(self, strides: list[Any], arrays: Sequence[Any], addresses: Sequence[int]) -> Links | None:
-        """The launches for strides that are not those of the last call."""
+        """Return the launches for strides that are not those of the last call."""
         key = tuple(strides)
         try:
             found = self._known[key]
@@ -267,7 +267,7 @@ class Chain:
         return found
 
     def _are_usable(self, addresses: list[int]) -> bool:
-        """Do arrays at these addresses begin at multiples of `VECTOR`, and need none of them a copy?"""
+        """Return whether arrays at these addresses begin at multiples of `VECTOR`, and none needs a copy."""
         for i, j in self._hazards:
             if addresses[i] == addresses[j]:
                 return False
@@ -289,7 +289,7 @@ class Chain:
             unit.run(*[arrays[i] for i in reads], out=[arrays[i] for i in writes])
 
     def _learn(self, key: Any, arrays: Sequence[Any], addresses: Sequence[int]) -> Links | None:
-        """The launches for strides like these; None where a kernel wants copies of its inputs.
+        """Return the launches for strides like these; None where a kernel wants copies of its inputs.
 
         An array that begins at no multiple of `VECTOR` would give plans for such arrays alone.
         """

@@ -33,7 +33,10 @@ class Context:
             check(driver, driver.cuCtxSetCurrent(_primary(self._ordinal)))
 
     def again(self, answer: tuple[Any, ...], call: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """The driver's `answer` to `call`; where it was that there is no context, its answer with one."""
+        """Return the driver's `answer` to `call`.
+
+        Where it was that there is no context, its answer with one.
+        """
         if answer[0] is not bindings().CUresult.CUDA_ERROR_INVALID_CONTEXT:
             return answer
         self.ensure()
@@ -42,6 +45,6 @@ class Context:
 
 @cache
 def _primary(ordinal: int) -> Any:
-    """The primary context of a GPU, held for as long as the process lives."""
+    """Return the primary context of a GPU, held for as long as the process lives."""
     driver = bindings()
     return check(driver, driver.cuDevicePrimaryCtxRetain(check(driver, driver.cuDeviceGet(ordinal))))

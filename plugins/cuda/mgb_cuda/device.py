@@ -84,15 +84,15 @@ class Device(ABC):
 
     @abstractmethod
     def toolchain(self) -> str:
-        """The version of what compiles."""
+        """Return the version of what compiles."""
 
     @abstractmethod
     def compile(self, source: str) -> bytes:
-        """An image of a translation unit: machine code that `load` takes."""
+        """Return an image of a translation unit: machine code that `load` takes."""
 
     @abstractmethod
     def load(self, image: bytes, names: Sequence[str]) -> tuple[Function, ...]:
-        """The kernels called `names` of an image."""
+        """Return the kernels called `names` of an image."""
 
     @abstractmethod
     def launcher(self, function: Function, grid: tuple[int, int], threads: int) -> Callable[[int, int], None]:
@@ -128,23 +128,23 @@ class Device(ABC):
 
     @abstractmethod
     def address(self, array: Any) -> int:
-        """Where the elements of `array` begin."""
+        """Return where the elements of `array` begin."""
 
     @abstractmethod
     def stream(self) -> int:
-        """The stream that the caller works on."""
+        """Return the stream that the caller works on."""
 
     def is_capturing(self) -> bool:
-        """Does the caller's stream note what it is given, for a graph, so that nothing can be timed?"""
+        """Return whether the caller's stream captures a graph, so that nothing can be timed."""
         return False
 
     @abstractmethod
     def scratch(self, nbytes: int) -> tuple[int, object]:
-        """The address of fresh memory for work on the current stream, and what keeps it."""
+        """Return the address of fresh memory for work on the current stream, and what keeps it."""
 
     @abstractmethod
     def upload(self, array: Any) -> Any:
-        """A row-major copy of a NumPy array on the device, for work on the current stream."""
+        """Return a row-major copy of a NumPy array on the device, for work on the current stream."""
 
     def constant(self, array: Any) -> Any:
         """The same, for work on any stream: it is there when this returns."""
@@ -152,4 +152,4 @@ class Device(ABC):
 
     @abstractmethod
     def contiguous(self, array: Any) -> Any:
-        """A row-major copy of an array of the device."""
+        """Return a row-major copy of an array of the device."""

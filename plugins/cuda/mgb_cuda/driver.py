@@ -24,7 +24,10 @@ STREAMS = 16
 
 
 def missing() -> str | None:
-    """Why no kernel can be launched here, with what mends it; None when one can. Imports no toolchain."""
+    """Return why no kernel can be launched here, with what mends it.
+
+    None when one can. Imports no toolchain.
+    """
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -42,7 +45,7 @@ def missing() -> str | None:
 
 
 def older_than(toolchain: str) -> str | None:
-    """Why the driver may refuse what this version of a toolchain makes; None when it takes it."""
+    """Return why the driver may refuse what this version of a toolchain makes; None when it takes it."""
     library, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
     library.cuInit(0)
     library.cuDriverGetVersion(ctypes.byref(number))
@@ -67,7 +70,7 @@ class Compiler(Protocol):
         """Of the toolchain; it is not loaded for that."""
 
     def compile(self, source: str, properties: Properties) -> bytes:
-        """An image for such a GPU."""
+        """Return an image for such a GPU."""
 
 
 class CudaDevice(Device):
@@ -102,7 +105,7 @@ class CudaDevice(Device):
         return loaded(hashlib.sha256(image).digest(), tuple(names), image)
 
     def parts(self, function: Any) -> tuple[Any, int]:
-        """The driver's handle of a function, and the shared memory that its launches ask for."""
+        """Return the driver's handle of a function, and the shared memory that its launches ask for."""
         return function, 0
 
     def launcher(self, function: Any, grid: tuple[int, int], threads: int) -> Callable[[int, int], None]:
@@ -124,7 +127,10 @@ class CudaDevice(Device):
         success = driver.CUresult.CUDA_SUCCESS
 
         def ready(stream: int) -> list[Callable[[], tuple[Any]]]:
-            """The calls of the driver, with all their arguments: nobody puts them together at each launch."""
+            """Return the calls of the driver, with all their arguments.
+
+            Nobody puts them together at each launch.
+            """
             on = stream_handle(stream) if stream else None
             found = []
             for (function, (x, y), threads), table in zip(starts, tables, strict=True):
@@ -196,7 +202,7 @@ _loaded: dict[tuple[bytes, tuple[str, ...]], tuple[Any, ...]] = {}
 
 
 def loaded(digest: bytes, names: tuple[str, ...], image: bytes) -> tuple[Any, ...]:
-    """The kernels of an image, which is loaded once, however often it is made.
+    """Return the kernels of an image, which is loaded once, however often it is made.
 
     It is never unloaded: graphs that a user has captured may launch its kernels when all else is forgotten.
     """
@@ -242,13 +248,13 @@ def properties(ordinal: int) -> Properties:
 
 @cache
 def device_count() -> int:
-    """How many GPUs there are."""
+    """Return how many GPUs there are."""
     driver = bindings()
     return int(check(driver, driver.cuDeviceGetCount()))
 
 
 def current() -> int:
-    """The number of the GPU that CuPy works on now."""
+    """Return the number of the GPU that CuPy works on now."""
     import cupy
 
     return int(cupy.cuda.runtime.getDevice())
@@ -279,7 +285,7 @@ LIMITS = ("MAX_THREADS_PER_BLOCK", "NUM_REGS", "SHARED_SIZE_BYTES")
 
 
 def _of_kernel(handle: Any, ordinal: int, name: str) -> int | None:
-    """A fact of a loaded kernel; None where the driver does not say."""
+    """Return a fact of a loaded kernel; None where the driver does not say."""
     driver = bindings()
     kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
     status, found = driver.cuKernelGetAttribute(kind, driver.CUkernel(int(handle)), driver.CUdevice(ordinal))

@@ -17,7 +17,7 @@ DEAR = frozenset("exp log sin cos tanh erf expm1 log1p div sqrt quotient fmod_fl
 
 
 def registers(nodes: Iterable[Node], lanes: int = 1) -> int:
-    """Those of a thread that neighbouring elements of each of `nodes` take: narrow ones share them."""
+    """Return those of a thread that neighbouring elements of each of `nodes` take: narrow ones share them."""
     return sum(-(-lanes * v.spec.dtype.itemsize // 4) for v in nodes)
 
 
@@ -34,7 +34,7 @@ class Frame(codegen.Frame[Operand]):
         return schedule(self.graph, dear=DEAR)
 
     def outputs_of(self, node: Node) -> list[Operand]:
-        """The outputs that `node` is written to."""
+        """Return the outputs that `node` is written to."""
         return [o for o in self.outputs if o.node is node]
 
     @cached_property

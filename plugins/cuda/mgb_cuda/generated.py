@@ -62,7 +62,7 @@ class Kernels:
         self._units: dict[int, Unit] = {}
 
     def unit(self, arrays: Sequence[Any] = ()) -> Unit:
-        """The kernels on the device of `arrays`."""
+        """Return the kernels on the device of `arrays`."""
         device = self._devices(arrays)
         found = self._units.get(id(device))
         if found is None:
@@ -89,7 +89,7 @@ class Generated(Backend):
     several = False
 
     def devices(self, arrays: Sequence[Any]) -> Device:
-        """The device that has `arrays`; with none, the one that the caller works on."""
+        """Return the device that has `arrays`; with none, the one that the caller works on."""
         raise NotImplementedError
 
     def compile(self, graph: Graph) -> Kernel:
@@ -117,7 +117,7 @@ class Generated(Backend):
         varying: Sequence[int],
         launch_graph: bool | None = None,
     ) -> Callable[[Sequence[Any]], None] | None:
-        """All that a call looks up is looked up once; a call fills in addresses and launches."""
+        """Return all that a call looks up is looked up once; a call fills in addresses and launches."""
         states = [kernel.state for kernel in kernels]
         if any(state is None for state in states):  # joined kernels have tables of their own
             return None
@@ -146,7 +146,7 @@ class Generated(Backend):
 
 
 def _hazards(units: Sequence[Unit]) -> frozenset[tuple[int, int]]:
-    """Those of units whose inputs and outputs follow each other."""
+    """Return those of units whose inputs and outputs follow each other."""
     found, x, y = [], 0, 0
     for unit in units:
         found += [(x + i, y + j) for i, j in unit.hazards]
@@ -155,7 +155,10 @@ def _hazards(units: Sequence[Unit]) -> frozenset[tuple[int, int]]:
 
 
 def expected(unit: Unit, ready: bool) -> str:
-    """The text for row-major arrays of the shapes of the graph; it is compiled when it is to be `ready`."""
+    """Return the text for row-major arrays of the shapes of the graph.
+
+    It is compiled when it is to be `ready`.
+    """
     found, choice = usual(unit)
     if ready and choice.blocks:
         choice, _ = unit.fitting(choice, found, keep=False)
@@ -163,7 +166,7 @@ def expected(unit: Unit, ready: bool) -> str:
 
 
 def expected_of(unit: Unit, found: Steps, choice: Choice) -> Forecast:
-    """How fast the launches of a choice should be."""
+    """Return how fast the launches of a choice should be."""
     return forecast(ledger(unit, choice), found.rows * found.length, unit.device.properties)
 
 
@@ -183,7 +186,7 @@ class OnGpus(Generated):
         self._gpus: dict[int, Device] = {}
 
     def gpu(self, ordinal: int) -> Device:
-        """The GPU with this number, with what compiles for it."""
+        """Return the GPU with this number, with what compiles for it."""
         raise NotImplementedError
 
     @property
@@ -200,7 +203,7 @@ class OnGpus(Generated):
         return self._gpus[ordinal]
 
     def target(self) -> str:
-        """The architecture: all that machine code needs, beside a driver."""
+        """Return the architecture: all that machine code needs, beside a driver."""
         if driver.missing() is not None:
             return "no GPU"
         return driver.properties(driver.current()).architecture
@@ -219,7 +222,7 @@ def text_version(*folders: Path) -> str:
 
 
 def private_folder(name: str) -> Path:
-    """A folder of this user among temporary files, for texts that are to be looked at."""
+    """Return a folder of this user among temporary files, for texts that are to be looked at."""
     import tempfile
 
     folder = Path(tempfile.gettempdir()) / f"{name}-{os.getuid()}"

@@ -53,7 +53,7 @@ def choose(
     turns: bool = True,
     clusters: bool = True,
 ) -> Choice:
-    """The variant for a call.
+    """Return the variant for a call.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -
 
 
 def _chosen(frame: Frame, steps: Steps, properties: Properties, variant: Variant) -> Choice:
-    """How a variant with these threads is launched."""
+    """Return how a variant with these threads is launched."""
     chunk, chunks = _chunks(steps, properties, variant)
     together = bool(frame.online) and not variant.stays
     variant = replace(variant, split=chunks > 1, online=together)
@@ -182,7 +182,7 @@ def _meeting(frame: Frame, lanes: int) -> int:
 
 
 def _fits(frame: Frame, kind: Kind, lanes: int) -> bool:
-    """Are there registers for the lanes of all that a pass loads, folds and stores, and shared memory?"""
+    """Return whether registers and shared memory suffice for what a pass loads, folds and stores."""
     if kind is Kind.COLUMNS and THREADS * _meeting(frame, lanes) > ROUND_BYTES:
         return False
     held = (registers((*p.reads, *p.folds, *p.stores)) for p in frame.schedule.passes)
@@ -245,7 +245,10 @@ def _rows(
 
 
 def _cluster(v: Variant, vectors: int, kept: Sequence[Node], clusters: Sequence[int]) -> Variant | None:
-    """The fewest blocks in whose registers a row stays, two on a multiprocessor; None where none do."""
+    """Return the fewest blocks in whose registers a row stays, two on a multiprocessor.
+
+    None where none do.
+    """
     threads, room = MOST // 2, OWN_FULL // max(registers(kept, v.lanes), v.lanes // 2)
     for cluster in clusters:
         slots = -(-vectors // (cluster * threads))
@@ -310,6 +313,6 @@ def _powers(first: int, last: int) -> list[int]:
 
 
 def _rounded(slots: int, most: int) -> int:
-    """One of few numbers that is not smaller, so that few kernels are compiled."""
+    """Return one of few numbers that is not smaller, so that few kernels are compiled."""
     step = 1 if slots <= 4 else 2 if slots <= 8 else 4
     return min(-(-slots // step) * step, max(slots, most))

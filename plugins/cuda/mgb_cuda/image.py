@@ -77,7 +77,7 @@ def resources(image: bytes) -> tuple[Resources, ...]:
 
 
 def _sections(image: bytes) -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """The name, the bytes and the size of each section."""
+    """Yield the name, the bytes and the size of each section."""
     (start,) = struct.unpack_from("<Q", image, 40)
     step, count, names = struct.unpack_from("<HHH", image, 58)
     heads = [struct.unpack_from("<IIQQQQIIQQ", image, start + k * step) for k in range(count)]
@@ -107,7 +107,7 @@ def _values(content: bytes, wanted: int) -> Iterator[tuple[int, ...]]:
 
 
 def problem(image: bytes, name: str, threads: int) -> str | None:
-    """Why no block of so many threads of a kernel can be launched from an image; None when one can."""
+    """Return why no block of so many threads of a kernel can be launched from an image; None when one can."""
     known = {r.name: r for r in resources(image)}
     if name not in known:
         return f"the image has no kernel called {name}; it has {', '.join(known) or 'none'}"

@@ -30,7 +30,7 @@ class Images:
         self._images = {key: b64decode(text, validate=True) for key, text in known.items()}
 
     def get(self, device: Device, source: str, keep: bool = True) -> bytes:
-        """The image of `source` for `device`.
+        """Return the image of `source` for `device`.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class Images:
         return found
 
     def dump(self) -> bytes:
-        """All of them, for a kernel that is saved."""
+        """Return all of them, for a kernel that is saved."""
         images = dict(self._images)
         return json.dumps({key: b64encode(image).decode() for key, image in images.items()}).encode()
 

@@ -86,7 +86,7 @@ class Batch(ABC):
 
     @abstractmethod
     def filled(self, calls: Sequence[Call]) -> Packet:
-        """The parameters, with the addresses of these calls."""
+        """Return the parameters, with the addresses of these calls."""
 
 
 class Unit(ABC):
@@ -116,11 +116,11 @@ class Unit(ABC):
 
     @abstractmethod
     def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
-        """The variant for a call, by rule; `askew` arrays begin at no multiple of `VECTOR` bytes."""
+        """Return the variant for a call, by rule; `askew` arrays begin at no multiple of `VECTOR` bytes."""
 
     @abstractmethod
     def source(self, variant: Any) -> str:
-        """The kernels of a variant, to be read."""
+        """Return the kernels of a variant, to be read."""
 
     @abstractmethod
     def texts(self, variant: Any) -> Sequence[tuple[str, tuple[str, ...]]]:
@@ -135,16 +135,16 @@ class Unit(ABC):
         return 1
 
     def machine_code(self, text: str) -> tuple[bytes, int]:
-        """The image of a text, and the shared memory of a block that its launches ask for."""
+        """Return the image of a text, and the shared memory of a block that its launches ask for."""
         return self.images.get(self.device, text, keep=False), 0
 
     def packing(self, variant: Any) -> Packing:
-        """How the parameters of a variant are packed."""
+        """Return how the parameters of a variant are packed."""
         packing: Packing = variant.packing(self.frame)
         return packing
 
     def pick(self, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
-        """The variant for a call on these arrays, which it may try."""
+        """Return the variant for a call on these arrays, which it may try."""
         return self.choose(found, askew)
 
     def smaller(self, first: Choice, found: Steps) -> Iterable[Choice]:
@@ -187,7 +187,7 @@ class Unit(ABC):
             return plan, [*map(address, used), *pointers[len(xs) :]], used
 
     def plan_for(self, key: Any, arrays: Sequence[Any], out: Sequence[Any]) -> tuple[Plan | None, Any]:
-        """The plan of a call that is new, and its inputs in a form that it takes."""
+        """Return the plan of a call that is new, and its inputs in a form that it takes."""
         if len(arrays) != self.inputs or len(out) != self.outputs:
             wanted = f"{self.inputs} input and {self.outputs} output arrays"
             raise TypeError(f"the kernel takes {wanted}, not {len(arrays)} and {len(out)}")
@@ -205,7 +205,7 @@ class Unit(ABC):
         return plan, arrays
 
     def plan(self, arrays: Sequence[Any], out: Sequence[Any], askew: Set[int]) -> Plan | None:
-        """The plan for arrays like these; None where nothing is to be done."""
+        """Return the plan for arrays like these; None where nothing is to be done."""
         inputs = [*arrays, *self.constants]
         shapes = [a.shape for a in (*inputs, *out)]
         found = steps(self.frame, shapes, [a.strides for a in inputs])
@@ -215,7 +215,7 @@ class Unit(ABC):
         return Plan(self, *self.fitting(choice, found))
 
     def fitting(self, first: Choice, found: Steps, keep: bool = True) -> tuple[Choice, list[Start]]:
-        """The first choice that the device has registers and shared memory for, and its launches.
+        """Return the first choice that the device has registers and shared memory for, and its launches.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class Unit(ABC):
         ) from refused
 
     def starts(self, choice: Choice, keep: bool = True) -> list[Start]:
-        """The launches of a plan, in order."""
+        """Return the launches of a plan, in order."""
         functions = self.load(choice.variant, keep)
         grids = self.grids(choice)
         threads = self.threads(choice.variant)
@@ -243,13 +243,13 @@ class Unit(ABC):
         return [(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
 
     def grids(self, choice: Choice) -> list[tuple[int, int]]:
-        """The blocks of each launch: those of a stage after the last pass take whole rows."""
+        """Return the blocks of each launch: those of a stage after the last pass take whole rows."""
         passes = len(self.frame.schedule.passes)
         stages = choice.variant.stages(self.frame) or (0,)
         return [(choice.blocks, choice.chunks if k < passes else 1) for k in stages]
 
     def load(self, variant: Any, keep: bool = True) -> tuple[Any, ...]:
-        """The functions of a variant, compiled if need be."""
+        """Return the functions of a variant, compiled if need be."""
         with self._lock:
             functions = self.functions.get(variant)
             if functions is None:

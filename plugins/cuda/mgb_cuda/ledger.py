@@ -131,7 +131,7 @@ def _moved(unit: Unit, choice: Choice, stored: bool) -> int:
 
 
 def _is_full(choice: Choice, operand: int) -> bool:
-    """Does an array vary along every loop?"""
+    """Return whether an array varies along every loop."""
     v = choice.variant
     return v.class_of[operand] >= 0 and "0" not in v.classes[v.class_of[operand]]
 
@@ -168,7 +168,10 @@ def _read(unit: Unit, choice: Choice, loaded: float) -> float:
 
 
 def _elements(unit: Unit, choice: Choice, region: Region) -> int:
-    """How many a thread works on in a region: those of a tile, times as often as a loop is unrolled."""
+    """Return how many a thread works on in a region.
+
+    Those of a tile, times as often as a loop is unrolled.
+    """
     own = unit.own(choice.variant)
     found = [region.loaded // (own * n) for n in _reads(unit, choice) if region.loaded % (own * n) == 0]
     return own * max(1, min(found, default=1))

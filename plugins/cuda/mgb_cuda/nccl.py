@@ -121,7 +121,7 @@ class _Exchange:
             self._ready.record()  # what the current stream computes has to be there
 
     def test(self) -> bool:
-        """Is it done?"""
+        """Return whether it is done."""
         import cupy
 
         if self._done is None:
@@ -210,7 +210,7 @@ def _pairwise(lane: Lane, what: Collective, source: Any, target: Any) -> None:
 
 
 def _blocks(array: Any, number: int) -> list[tuple[int, int]]:
-    """Where each of its parts begins, and its bytes."""
+    """Return where each of its parts begins, and its bytes."""
     if array is None:
         return []
     size = array.nbytes // number
@@ -273,7 +273,7 @@ class Nccl(Communicator):
         self._lanes: list[Lane] = []
 
     def probe(self) -> str | None:
-        """Are CuPy, NCCL, a GPU and MPI here?"""
+        """Return whether CuPy, NCCL, a GPU and MPI are here."""
         if find_spec("cupy") is None:
             return "it needs CuPy: pip install 'mgb[cuda13]' (or 'mgb[cuda12]', as your driver has it)"
         import cupy

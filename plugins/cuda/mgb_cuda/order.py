@@ -31,7 +31,7 @@ def sectors(step: int, itemsize: int) -> int:
 
 
 def ordered(frame: Frame, domain: Shape, strides: Sequence[Shape]) -> Loops:
-    """The loops over `domain`, for which memory is asked for few sectors.
+    """Return the loops over `domain`, for which memory is asked for few sectors.
 
     The axes stand in their own order, or in that of an input in memory where this is worth it. Outputs of
     full size lie row by row, and threads walk along them.

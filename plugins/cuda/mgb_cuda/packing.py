@@ -46,7 +46,7 @@ class Packing:
         self.places: tuple[int, ...] = each if apart else (0,)
 
     def pack(self, values: Mapping[str, int]) -> bytes:
-        """The struct, with room for the addresses."""
+        """Return the struct, with room for the addresses."""
         packed = self.fields.pack(*(values[name] for name in self.names))
         return (bytes(self.pointers.size) + packed).ljust(self.size, b"\0")
 

@@ -56,12 +56,12 @@ class Pattern:
         return "int64_t" if self.wide else "int"
 
     def letter(self, operand: int, loop: int) -> str:
-        """How an operand steps along a loop."""
+        """Return how an operand steps along a loop."""
         group = self.class_of[operand]
         return "0" if group < 0 else self.classes[group][loop]
 
     def moves(self, operand: int) -> bool:
-        """Does the operand vary along the innermost loop?"""
+        """Return whether the operand varies along the innermost loop."""
         return bool(self.folded) and self.letter(operand, len(self.folded) - 1) != "0"
 
     @cached_property
@@ -85,22 +85,22 @@ class Pattern:
 
     @property
     def is_split(self) -> bool:
-        """Do blocks share a row, with a kernel for each pass?"""
+        """Return whether blocks share a row, with a kernel for each pass."""
         return False
 
     @property
     def is_online(self) -> bool:
-        """Does the first pass do the second one's folds too?"""
+        """Return whether the first pass does the second one's folds too."""
         return False
 
     def stages(self, frame: Frame) -> tuple[int, ...]:
-        """The stages of a split row that are kernels; empty: one kernel does all."""
+        """Return the stages of a split row that are kernels; empty: one kernel does all."""
         if not self.is_split:
             return ()
         return tuple(k for k in range(frame.stages) if k != 1 or not self.is_online)
 
     def pointers(self, frame: Frame) -> tuple[str, ...]:
-        """The names of the addresses: arrays, then the partial results of each pass."""
+        """Return the names of the addresses: arrays, then the partial results of each pass."""
         names = [o.name for o in frame.arrays]
         if self.is_split:
             for k, p in enumerate(frame.schedule.passes):
@@ -108,7 +108,7 @@ class Pattern:
         return tuple(names)
 
     def packing(self, frame: Frame) -> Packing:
-        """How the parameters of one set of operands are packed: one struct."""
+        """Return how the parameters of one set of operands are packed: one struct."""
         return Packing(len(self.pointers(frame)), self.numbers)
 
 
@@ -134,7 +134,7 @@ class Choice:
 
 
 def even_lanes(frame: Frame, steps: Steps, straddles: bool, askew: Set[int]) -> int:
-    """The most neighbours that can be loaded at once and lie at the same multiple in every operand.
+    """Return the most neighbours that can be loaded at once and lie at the same multiple in every operand.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def even_lanes(frame: Frame, steps: Steps, straddles: bool, askew: Set[int]) -> 
 
 
 def _even(steps: Steps, lanes: int, straddles: bool) -> bool:
-    """Do lanes never straddle the end of the innermost loop, and begin at multiples everywhere?"""
+    """Return whether lanes never straddle the end of the innermost loop, and begin at multiples."""
     *outer, length = steps.loops.shape
     if length % lanes and (outer or not straddles):
         return False
@@ -167,7 +167,7 @@ def _even(steps: Steps, lanes: int, straddles: bool) -> bool:
 
 
 def numbers(steps: Steps, chunk: int, chunks: int) -> dict[str, int]:
-    """All that `Pattern.numbers` may name."""
+    """Return all that `Pattern.numbers` may name."""
     found = {"rows": steps.rows, "length": steps.length, "chunk": chunk, "chunks": chunks}
     for j, length in enumerate(steps.loops.shape):
         found |= {f"n{j}": length} | dict(zip((f"m{j}", f"h{j}"), magic(length), strict=True))
@@ -188,12 +188,12 @@ def magic(length: int) -> tuple[int, int]:
 
 
 def power(number: float) -> int:
-    """The power of two that is not smaller."""
+    """Return the power of two that is not smaller."""
     return 1 << max(0, math.ceil(number) - 1).bit_length()
 
 
 def scratch_places(frame: Frame, choice: Choice) -> tuple[int, ...]:
-    """Where the partial results of a split row lie in scratch memory, and its size; empty without."""
+    """Return where the partial results of a split row lie in scratch memory, and its size; empty without."""
     folds: Sequence[Any] = [f for p in frame.schedule.passes for f in p.folds]
     if not (choice.variant.is_split and folds):
         return ()

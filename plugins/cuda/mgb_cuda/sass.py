@@ -63,27 +63,30 @@ class Instruction:
 
     @property
     def loads(self) -> bool:
-        """Does it read global memory, into registers or shared memory?"""
+        """Return whether it reads global memory, into registers or shared memory."""
         return self.kind in ("LDG", "LDGSTS")
 
     @property
     def stores(self) -> bool:
-        """Does it write global memory?"""
+        """Return whether it writes global memory."""
         return self.kind == "STG"
 
     @property
     def spills(self) -> bool:
-        """Does it move local memory?"""
+        """Return whether it moves local memory."""
         return self.kind in ("LDL", "STL")
 
     @property
     def ends(self) -> bool:
-        """Does nothing after it follow?"""
+        """Return whether nothing follows it."""
         return self.kind in ("EXIT", "RET") and not self.guard
 
     @property
     def always(self) -> bool:
-        """Is a branch taken by all threads? Predicates stand before it, or among its operands."""
+        """Return whether a branch is taken by all threads.
+
+        Predicates stand before it, or among its operands.
+        """
         words = self.operands.split(",")
         return not self.guard and self.kind == "BRA" and len(words) == 1 and ".DIV" not in self.name
 
@@ -154,7 +157,7 @@ class Region:
 
 
 def tool() -> str | None:
-    """Where ``nvdisasm`` is; None where it is not."""
+    """Return where ``nvdisasm`` is; None where it is not."""
     places = [shutil.which("nvdisasm") or ""]
     places += [
         os.path.join(os.environ.get(name, ""), "bin", "nvdisasm") for name in ("CUDA_PATH", "CUDA_HOME")
@@ -173,13 +176,13 @@ def _folders(package: str) -> Sequence[str]:
 
 
 def missing() -> str | None:
-    """Why machine code cannot be read here, with what mends it."""
+    """Return why machine code cannot be read here, with what mends it."""
     return None if tool() else f"nvdisasm is not installed; {INSTALL}"
 
 
 @cache
 def listing(image: bytes) -> str:
-    """The machine code of an image as text.
+    """Return the machine code of an image as text.
 
     Raises
     ------
@@ -201,7 +204,7 @@ def kernels(image: bytes) -> dict[str, Region]:
 
 
 def _read(text: str) -> Iterator[tuple[str, list[Instruction]]]:
-    """The instructions of each kernel."""
+    """Yield the instructions of each kernel."""
     name, lines, labels = "", list[tuple[str, str, str]](), dict[str, int]()
     for line in [*text.splitlines(), ".text.end:"]:
         if head := _HEAD.match(line):

@@ -38,17 +38,17 @@ class Steps:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return math.prod(d for d, folded in zip(self.loops.shape, self.loops.folded) if not folded)
 
     @property
     def length(self) -> int:
-        """How many elements a row has."""
+        """Return how many elements a row has."""
         return math.prod(d for d, folded in zip(self.loops.shape, self.loops.folded) if folded)
 
     @property
     def columns(self) -> bool:
-        """Is the innermost loop kept, so that its neighbours are rows?"""
+        """Return whether the innermost loop is kept, so that its neighbours are rows."""
         return not all(self.loops.folded[-1:])
 
     @property
@@ -60,7 +60,7 @@ class Steps:
 
     @property
     def wide(self) -> bool:
-        """Does a place need 64 bits?"""
+        """Return whether a place needs 64 bits."""
         reach = [sum((d - 1) * abs(s) for d, s in zip(self.loops.shape, steps)) for steps in self.classes]
         return max([self.rows, self.length, *reach]) >= NARROW
 

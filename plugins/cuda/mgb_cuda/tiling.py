@@ -48,13 +48,16 @@ def row_pitch(team: int, across: int, itemsize: int) -> int:
 
 
 def squares(shape: tuple[int, ...], fast: int, side: int) -> tuple[int, ...]:
-    """How many squares there are along each loop; along those that are no side of them, their length."""
+    """Return how many squares there are along each loop.
+
+    Along those that are no side of them, their length.
+    """
     sides = {fast, len(shape) - 1}
     return tuple(-(-length // side) if j in sides else length for j, length in enumerate(shape))
 
 
 def tiling(frame: Frame, steps: Steps, properties: Properties) -> Tiling | None:
-    """The squares for a call; None where threads had better load all operands as they walk.
+    """Return the squares for a call; None where threads had better load all operands as they walk.
 
     Few sectors are worth nothing: squares must keep every multiprocessor busy.
     """
@@ -80,7 +83,7 @@ def rows_across(frame: Frame, steps: Steps, properties: Properties) -> tuple[tup
 
 
 def _along(frame: Frame, steps: Steps, properties: Properties, fast: int) -> tuple[int, Tiling | None]:
-    """The sectors that a warp saves, and the squares, when the other side of them is this loop."""
+    """Return the sectors that a warp saves, and the squares, when the other side of them is this loop."""
     shape = steps.loops.shape
     shortest = min(shape[fast], shape[-1])
     saved = _saved(frame, steps, fast)
@@ -101,7 +104,7 @@ def _along(frame: Frame, steps: Steps, properties: Properties, fast: int) -> tup
 
 
 def square_bytes(side: int, itemsize: int) -> int:
-    """The shared memory of a square."""
+    """Return the shared memory of a square."""
     return -(-side * pitch(side, itemsize) * itemsize // 16) * 16
 
 

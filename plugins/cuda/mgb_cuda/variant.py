@@ -94,7 +94,7 @@ class Variant(Pattern):
 
     @property
     def stride(self) -> int:
-        """How many elements of a row a team takes with one slot."""
+        """Return how many elements of a row a team takes with one slot."""
         return self.team * (1 if self.kind is Kind.COLUMNS else self.lanes)
 
     @property

@@ -12,5 +12,5 @@ __all__ = ["HalideBackend", "mgb_backend"]
 
 @hookimpl
 def mgb_backend(name: str) -> Backend | None:
-    """The backend, when it is the one that is asked for."""
+    """Return the backend, when it is the one that is asked for."""
     return HalideBackend() if name == HalideBackend.name else None

@@ -99,7 +99,7 @@ class Algorithm:
     # loops
 
     def extent(self, loop: str) -> Expr:
-        """The length of a loop."""
+        """Return the length of a loop."""
         return self.shape.dim(self.frame.loops.index(loop)).extent()
 
     def here(self, loops: Names) -> dict[str, Expr]:
@@ -120,7 +120,10 @@ class Algorithm:
         return [self.shape, *self.params.values()]
 
     def dense(self) -> Expr | None:
-        """Whether the elements of each input lie side by side along the innermost loop; None: of course."""
+        """Return whether the elements of each input lie side by side along the innermost loop.
+
+        None: of course.
+        """
         found = None
         for o in self.frame.operands:
             if not o.is_output and not o.is_iota and o.loops[:1] == ("i",):
@@ -186,13 +189,13 @@ class Algorithm:
         return convert(count, v.spec.dtype.name)
 
     def pure(self, loops: Names) -> tuple[Any, ...]:
-        """The variables of loops."""
+        """Return the variables of loops."""
         return tuple(self.vars[loop] for loop in loops)
 
     def define(
         self, name: str, role: str, loops: Names, nodes: Sequence[Node], values: Sequence[Expr]
     ) -> Func:
-        """A function over `loops` with a value for each of `nodes`."""
+        """Return a function over `loops` with a value for each of `nodes`."""
         func = hl.Func(name)
         func[self.pure(loops)] = _tuple(values)
         self.stages.append(Stage(func, role))
@@ -284,7 +287,7 @@ class Algorithm:
     def _accumulate(
         self, name: str, role: str, pure: list[Any], folds: Sequence[Node], at: Place, r: Any
     ) -> Func:
-        """A function over `pure` that folds what its update visits."""
+        """Return a function over `pure` that folds what its update visits."""
         func = hl.Func(name)
         func[tuple(pure)] = _tuple([literal(identity(f), held(f)) for f in folds])
         memo: dict[Node, Expr] = {}
@@ -310,7 +313,7 @@ class Algorithm:
         return min(NARROW, self.lanes)
 
     def _joined(self, name: str, folds: Sequence[Node], lanes: Func, rest: list[Any]) -> list[Expr]:
-        """The lanes of a piece as one number for each of `folds`: pairwise, first in vectors."""
+        """Return the lanes of a piece as one number for each of `folds`: pairwise, first in vectors."""
         u, func = hl.Var("u"), hl.Func(name)
         steps = range(0, self.lanes, self.narrow)
         func[(u, *rest)] = _tuple(
@@ -338,7 +341,7 @@ class Algorithm:
     # results
 
     def _outputs(self) -> list[tuple[Func, tuple[Operand, ...]]]:
-        """A function for what each loop writes.
+        """Return a function for what each loop writes.
 
         What is `apart` is `ready`, for a turn of the loop, before any is written, perhaps over what the
         others are made of; and so is what a pass writes, whose inputs may have gaps.
@@ -386,6 +389,6 @@ def _pairwise(f: Node, found: list[Expr]) -> Expr:
 
 
 def _element(func: Func, place: Sequence[Any], index: int) -> Expr:
-    """One of the values of a function at a place."""
+    """Return one of the values of a function at a place."""
     call = func[tuple(place)]
     return hl.Expr(call[index] if len(func.types()) > 1 else call)

@@ -84,7 +84,10 @@ class HalideBackend(LaunchedBackend):
         return _called([kernel.state for kernel in kernels], texts(kernels))
 
     def _other(self, frame: Frame, plan: HalideSchedule, form: Form) -> Code:
-        """The form that a kernel was not compiled in at first: from the disk, or compiled and put there."""
+        """Return the form that a kernel was not compiled in at first.
+
+        From the disk, or compiled and put there.
+        """
         what = (self.version(), structure_key(frame.graph), str(plan), form.name)
         key = hashlib.sha256("\n".join(what).encode()).hexdigest()
         with suppress(ObjectError):  # a damaged one is compiled again
@@ -97,7 +100,7 @@ class HalideBackend(LaunchedBackend):
 
 
 def _made(graph: Graph, plan: HalideSchedule) -> tuple[Frame, list[Code], HalideSchedule]:
-    """The code for the sizes of `graph` by a schedule."""
+    """Return the code for the sizes of `graph` by a schedule."""
     frame = Frame(graph, plan.keep)
     return frame, [_compiled(frame, plan, form_of(frame, Layout.of(frame), plan))], plan
 
@@ -115,7 +118,7 @@ def _compiled(frame: Frame, plan: HalideSchedule, form: Form) -> Code:
 
 
 def _image(frame: Frame, plan: HalideSchedule, form: Form, tried: list[Pipeline]) -> bytes:
-    """The object file of the last of the pipelines that are `tried`."""
+    """Return the object file of the last of the pipelines that are `tried`."""
     registers, apart = 0, False
     while True:
         tried.append(build(frame, plan, form, registers, apart))
@@ -133,6 +136,6 @@ def _called(units: Sequence[Unit], source: str | Callable[[], str], state: Unit 
 
 
 def _source(frame: Frame, plan: HalideSchedule) -> str:
-    """The schedule, the stages that it is for, and the group, as text."""
+    """Return the schedule, the stages that it is for, and the group, as text."""
     stages = "\n".join(f"#   {line}" for line in frame.described())
     return f"# Halide, schedule: {plan.full()}\n# stages:\n{stages}\n{frame.graph}"

@@ -34,7 +34,7 @@ def fmod_double(a: Expr, b: Expr) -> Expr:
 
 
 def bound(node: Node) -> bool:
-    """Whether the word for `node` calls a function of the C library by the name of another."""
+    """Return whether the word for `node` calls a function of the C library by the name of another."""
     return node.op.name == "fmod_double"
 
 

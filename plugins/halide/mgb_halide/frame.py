@@ -63,13 +63,16 @@ class Frame(codegen.Frame[Operand]):
         return (*(["i"] if self.columns else []), *self.k_loops)
 
     def loops_of(self, span: Sequence[bool]) -> Names:
-        """The loops of a value that varies along the axes in `span`."""
+        """Return the loops of a value that varies along the axes in `span`."""
         inner = ["i"] if self.inner is not None and span[self.inner] else []
         folded = self.f_loops if any(span[a] for a in self.folded) else ()
         return (*inner, *folded, *(self.k_loops if any(span[a] for a in self.kept) else ()))
 
     def folds_last(self, short: bool) -> bool:
-        """Whether a pass that folds writes the elements too: of one row, in no cache, that is not `short`."""
+        """Return whether a pass that folds writes the elements too.
+
+        Of one row, in no cache, that is not `short`.
+        """
         return not (short or self.flat or self.columns or self.kept) and bool(self.schedule.passes[-1].folds)
 
     def written(self, short: bool) -> list[tuple[Names, tuple[Operand, ...]]]:

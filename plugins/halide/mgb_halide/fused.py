@@ -39,7 +39,7 @@ def fuses(graph: Graph) -> bool:
 
 
 def marked(a: Expr, b: Expr, zero: Expr) -> Expr:
-    """The product of two floats with a mark; `zero` is an integer of 32 bits."""
+    """Return the product of two floats with a mark; `zero` is an integer of 32 bits."""
     product = a * b
     bits = hl.UInt(product.type().bits())
     mark = hl.cast(bits, hl.reinterpret(hl.UInt(32), zero))
@@ -108,7 +108,7 @@ def _function(text: str, types: set[str]) -> str:
 
 
 def _marked(text: str) -> dict[str, tuple[str, str]]:
-    """The factors of each marked product of a function."""
+    """Return the factors of each marked product of a function."""
     products = {m[1]: (m[3], m[4]) for m in _PRODUCT.finditer(text)}
     bits = {m[1]: products[m[3]] for m in _BITS.finditer(text) if m[3] in products}
     shifts = {m[1]: m[2] for m in _MARK.finditer(text)}
@@ -120,7 +120,7 @@ def _marked(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _name(type_: str) -> str:
-    """The intrinsic for ``<16 x float>`` or ``double``."""
+    """Return the intrinsic for ``<16 x float>`` or ``double``."""
     count = re.match(r"<(\d+)", type_)
     vector = f"v{count[1]}" if count else ""
     return f"llvm.fma.{vector}f{64 if 'double' in type_ else 32}"

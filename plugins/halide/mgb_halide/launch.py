@@ -105,12 +105,12 @@ class Layout:
 
     @property
     def dense(self) -> bool:
-        """Whether the elements of each input lie side by side along the innermost loop."""
+        """Return whether the elements of each input lie side by side along the innermost loop."""
         pairs = zip(self.frame.operands, self.strides, strict=True)
         return all(s["i"] == 1 or o.is_iota or "i" not in o.loops for o, s in pairs if "i" in s)
 
     def traffic(self) -> int:
-        """The bytes that are read and written."""
+        """Return the bytes that are read and written."""
         operands = zip(self.frame.operands, self.strides, strict=True)
         return sum(
             o.itemsize * math.prod(self.lengths[loop] for loop, step in steps.items() if step)
@@ -119,7 +119,7 @@ class Layout:
         )
 
     def _listed(self) -> list[Operand]:
-        """The operands, those with arrays in the order of `shapes`."""
+        """Return the operands, those with arrays in the order of `shapes`."""
         return list(self.frame.operands)
 
     def _iota(self, o: Operand) -> Shape:
@@ -177,7 +177,7 @@ class Unit:
         self.places = {o.name: k for k, o in enumerate((*arrays, *frame.outputs))}
 
     def plan(self, xs: Sequence[Array], ys: Sequence[Array]) -> Plan:
-        """The plan for the shapes and strides of these inputs, and for the shapes of these outputs."""
+        """Return the plan for the shapes and strides of these inputs, and for the shapes of these outputs."""
         key = (*((x.shape, x.strides) for x in xs), *(y.shape for y in ys))
         plan = self.plans.get(key)
         if plan is None:
@@ -188,7 +188,7 @@ class Unit:
         return plan
 
     def _code(self, layout: Layout) -> Code:
-        """The code for these sizes; compiled now, and by one thread, if there is none."""
+        """Return the code for these sizes; compiled now, and by one thread, if there is none."""
         if self.exact is not None and self.exact.sizes == layout.lengths and layout.dense:
             return self.exact
         form = form_of(self.frame, layout, self.schedule)
@@ -202,7 +202,7 @@ class Unit:
             return self.codes[form]
 
     def whole(self, plan: Plan, first: int) -> Part:
-        """The call, as the launcher's one part; the kernel's arrays are at `first`."""
+        """Return the call, as the launcher's one part; the kernel's arrays are at `first`."""
         return (bridge().call, first, plan.address, *(0,) * 8)
 
     def together(self, plan: Plan, first: int) -> Part:
@@ -247,7 +247,7 @@ class Unit:
         return replace(plan, work=traffic * BYTE + elements * OP)
 
     def _written(self, code: Code | None, buffers: Sequence[Any]) -> Plan:
-        """The plan in memory."""
+        """Return the plan in memory."""
         size = ctypes.sizeof(_Head) + len(buffers) * ctypes.sizeof(_Argument)
         memory = np.zeros(size, np.uint8)
         head = _Head.from_buffer(memory)
@@ -283,7 +283,7 @@ class Calls(Launcher):
 
 
 def form_of(frame: Frame, layout: Layout, plan: HalideSchedule) -> Form:
-    """The form of the code for these sizes; without folds there is one."""
+    """Return the form of the code for these sizes; without folds there is one."""
     lines = math.prod(layout.lengths[f] for f in frame.f_loops)
     if frame.flat or frame.columns:
         return Form.SHORT if frame.flat or lines <= plan.group else Form.LONG

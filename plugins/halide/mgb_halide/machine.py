@@ -82,7 +82,7 @@ def _address(function: str) -> int:
 
 
 def _threads() -> int:
-    """How many threads a kernel may use; there are as many."""
+    """Return how many threads a kernel may use; there are as many."""
     count = num_threads()
     native().grow(count - 1)
     return count
@@ -93,7 +93,7 @@ _making = forking.lock()
 
 
 def bridge(image: bytes = b"") -> Bridge:
-    """The one of this process, made of `image` if that can be loaded, else compiled."""
+    """Return the one of this process, made of `image` if that can be loaded, else compiled."""
     global _bridge
     if _bridge is None:
         with _making:
@@ -145,7 +145,7 @@ class Code:
 
 
 def dump(codes: Sequence[Code]) -> bytes:
-    """All that it takes to call these, for `load`."""
+    """Return all that it takes to call these, for `load`."""
     head = json.dumps([[c.order, c.schedule, c.form, c.sizes, len(c.image)] for c in codes]).encode()
     images = b"".join(c.image for c in codes)
     parts = (head, images, zlib.compress(bridge().image), zlib.compress(native().image))
@@ -155,13 +155,13 @@ def dump(codes: Sequence[Code]) -> bytes:
 def place(
     image: bytes, order: tuple[str, ...], schedule: str, form: Form, sizes: dict[str, int] | None = None
 ) -> Code:
-    """A compiled pipeline, put into memory."""
+    """Return a compiled pipeline, put into memory."""
     owner = Loaded(image, bridge().symbols)
     return Code(owner[f"{NAME}_argv"], order, image, schedule, form, sizes, owner)
 
 
 def load(blob: bytes) -> list[Code]:
-    """The codes that `dump` made `blob` of; neither Halide nor a compiler is imported.
+    """Return the codes that `dump` made `blob` of; neither Halide nor a compiler is imported.
 
     Raises
     ------

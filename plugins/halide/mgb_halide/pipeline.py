@@ -59,7 +59,10 @@ class Pipeline:
 
 
 def lanes_of(frame: Frame, plan: HalideSchedule, registers: int) -> int:
-    """How many elements fill a register, of the width that most values have; without folds, `registers`."""
+    """Return how many elements fill a register, of the width that most values have.
+
+    Without folds, `registers`.
+    """
     if plan.vector:
         return plan.vector
     widths = [_bits(v) for v in frame.graph.nodes if v.inputs] or [_bits(o.node) for o in frame.outputs]
@@ -77,7 +80,7 @@ def _bits(v: Node) -> int:
 def build(
     frame: Frame, plan: HalideSchedule, form: Form, registers: int = 0, apart: bool = False
 ) -> Pipeline:
-    """The pipeline of `frame` under `plan`; `apart`: see `Algorithm`, `registers`: `lanes_of`."""
+    """Return the pipeline of `frame` under `plan`; `apart`: see `Algorithm`, `registers`: `lanes_of`."""
     lanes = lanes_of(frame, plan, registers or plan.unroll)
     together = 1 if form is Form.TINY else plan.unroll
     algorithm = Algorithm(frame, plan, lanes * together, form, apart)
@@ -120,7 +123,7 @@ class _Scheduler:
             self.folding()
 
     def fresh(self, name: str) -> Any:
-        """A loop of a name that is used once."""
+        """Return a loop of a name that is used once."""
         self.count += 1
         return hl.Var(f"{name}{self.count}")
 
@@ -144,7 +147,7 @@ class _Scheduler:
         stage.vectorize(var, lanes, hl.TailStrategy.RoundUp if whole else self.guard)
 
     def tasks(self, stage: Any, over: Sequence[Any], each: Expr) -> tuple[Any, Any]:
-        """The loops `over`, innermost first, as tasks of so many steps; returns (task, step)."""
+        """Return the loops `over`, innermost first, as tasks of so many steps; returns (task, step)."""
         one = over[0]
         for other in over[1:]:
             joined = self.fresh("joined")
@@ -234,7 +237,10 @@ class _Scheduler:
         func.compute_with(part, c)
 
     def anchor(self, number: int, func: Func, operands: Sequence[Any]) -> tuple[Func, Any]:
-        """The loops over rows or tiles of an output; returns it and the loop in which a row is computed."""
+        """Return the loops over rows or tiles of an output.
+
+        Returns it and the loop in which a row is computed.
+        """
         loops, variables = max((o.loops for o in operands), key=len), self.algorithm.vars
         kept = [x for x in loops if x in self.frame.k_loops]
         if self.frame.columns:
@@ -269,7 +275,7 @@ class _Scheduler:
         self.vectors(ready, i, lanes)
 
     def inner(self, func: Func, loops: Sequence[str]) -> list[Any]:
-        """The loops of an output, or of a value that is kept, in one row, innermost first."""
+        """Return the loops of an output, or of a value that is kept, in one row, innermost first."""
         inside = [x for x in loops if x not in self.frame.k_loops]
         if self.algorithm.short:
             return [self.algorithm.vars[x] for x in inside]

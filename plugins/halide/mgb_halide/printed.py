@@ -12,7 +12,7 @@ from .toolchain import compile_pipeline, pipeline_text
 
 
 def compile_by_text(pipeline: Pipeline, must: bool = True) -> bytes:
-    """The object file of a pipeline.
+    """Return the object file of a pipeline.
 
     Raises
     ------

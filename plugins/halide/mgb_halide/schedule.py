@@ -75,7 +75,7 @@ class HalideSchedule:
 
 
 def parse(text: str) -> HalideSchedule:
-    """The schedule that ``"vector=8 task=65536"`` describes; what is not said is as usual.
+    """Return the schedule that ``"vector=8 task=65536"`` describes; what is not said is as usual.
 
     Raises
     ------

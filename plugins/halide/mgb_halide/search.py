@@ -42,7 +42,7 @@ def candidates(frame: Frame) -> list[HalideSchedule]:
 
 
 def tuned(frame: Frame, run: Callable[[HalideSchedule], Callable[..., None]]) -> HalideSchedule:
-    """The fastest of `candidates` on arrays of the sizes of `frame`; `run` compiles one."""
+    """Return the fastest of `candidates` on arrays of the sizes of `frame`; `run` compiles one."""
     inputs = [_sample(x.spec.shape, x.spec.dtype) for x in frame.graph.inputs]
     out = tuple(np.empty(y.spec.shape, y.spec.dtype) for y in frame.graph.outputs)
     if sum(a.nbytes for a in (*inputs, *out)) > MOST:
@@ -68,7 +68,7 @@ def _seconds(run: Callable[..., None], inputs: Sequence[Any], out: tuple[Any, ..
 
 
 def autoscheduled(frame: Frame, plan: HalideSchedule, layout: Layout, form: Form) -> Code | None:
-    """The code of an autoscheduler, for exactly these sizes and dense inputs; None when it has none.
+    """Return the code of an autoscheduler, for exactly these sizes and dense inputs; None when it has none.
 
     It may compute elements twice and rely on sizes, so that it is checked: Halide's own assertions stay in.
     """
@@ -89,7 +89,7 @@ def autoscheduled(frame: Frame, plan: HalideSchedule, layout: Layout, form: Form
 
 
 def _estimated(frame: Frame, plan: HalideSchedule, lengths: dict[str, int], form: Form) -> Pipeline:
-    """The algorithm without a schedule, and its sizes."""
+    """Return the algorithm without a schedule, and its sizes."""
     algorithm = Algorithm(frame, plan, 1, form)
     for d, loop in enumerate(frame.loops):
         algorithm.shape.dim(d).set_bounds(0, lengths[loop])

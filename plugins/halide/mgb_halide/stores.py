@@ -114,7 +114,7 @@ def _check(stores: Sequence[_Store], turns: Sequence[Collection[str]]) -> None:
 
 
 def _ordered(stores: Sequence[_Store], streamed: Collection[str], functions: dict[str, str]) -> Iterator[str]:
-    """The stores of one block, in `functions` what they call."""
+    """Yield the stores of one block, in `functions` what they call."""
     past = [s for s in stores if s.name in streamed and s.size]
     yield from (s.line for s in stores if s not in past)
     if past:

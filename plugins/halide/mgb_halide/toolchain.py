@@ -55,7 +55,7 @@ def target(*features: str) -> Any:
 
 @cache
 def installed() -> str:
-    """The version of Halide that is installed, without importing it."""
+    """Return the version of Halide that is installed, without importing it."""
     try:
         return version("halide")
     except PackageNotFoundError:
@@ -69,7 +69,7 @@ def compile_pipeline(
     features: Sequence[str] = FEATURES,
     pipeline: Any = None,
 ) -> bytes:
-    """The object file of `outputs`, or of a `pipeline` of them.
+    """Return the object file of `outputs`, or of a `pipeline` of them.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def pipeline_text(outputs: Sequence[Any], arguments: Sequence[Any], name: str) -
 
 
 def keep(group: str, pipeline: Any, error: Exception) -> Path:
-    """A new folder with what failed to compile.
+    """Return a new folder with what failed to compile.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def halide_type(dtype: str) -> Any:
 
 
 def literal(value: Any, dtype: str) -> Expr:
-    """A number as a constant of exactly that dtype."""
+    """Return a number as a constant of exactly that dtype."""
     type_ = halide_type(dtype)
     if dtype == "bool":
         return hl.cast(type_, hl.u8(int(bool(value))))
@@ -118,7 +118,7 @@ def _shift(left: bool) -> Word:
 
 
 def _extreme(first: Callable[[Expr, Expr], Expr], integers: str) -> Word:
-    """The greater or the smaller of two; NaN when either is."""
+    """Return the greater or the smaller of two; NaN when either is."""
 
     def spell(node: Node, a: Expr, b: Expr) -> Expr:
         kind = node.spec.dtype.kind
@@ -181,14 +181,14 @@ def _opaque(x: Expr) -> Expr:
 
 
 def widen(bits: Expr, dtype: str) -> Expr:
-    """The float32 that 16 bits stand for; exact."""
+    """Return the float32 that 16 bits stand for; exact."""
     if dtype == "float16":
         return hl.cast(hl.Float(32), hl.reinterpret(hl.Float(16), bits))
     return hl.reinterpret(hl.Float(32), _opaque(hl.cast(hl.UInt(32), bits) << literal(16, "uint32")))
 
 
 def narrow(value: Expr, dtype: str) -> Expr:
-    """The 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
+    """Return the 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
     bits, half = hl.reinterpret(hl.UInt(32), value), literal(16, "uint32")
     if dtype == "float16":
         return hl.reinterpret(hl.UInt(16), hl.cast(hl.Float(16), _opaque(value)))
@@ -276,5 +276,5 @@ SPELLINGS: dict[str, Word] = {
 
 
 def fold(node: Node, a: Expr, b: Expr) -> Expr:
-    """Two elements of reduction `node` as one."""
+    """Return two elements of reduction `node` as one."""
     return WORDS[combine(node)](node, a, b)

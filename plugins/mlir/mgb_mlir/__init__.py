@@ -12,5 +12,5 @@ __all__ = ["Mlir", "mgb_backend"]
 
 @hookimpl
 def mgb_backend(name: str) -> Backend | None:
-    """The backend, when it is the one that is asked for."""
+    """Return the backend, when it is the one that is asked for."""
     return Mlir() if name == Mlir.name else None

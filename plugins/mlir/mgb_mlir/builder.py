@@ -47,7 +47,7 @@ def _fast(flag: str) -> str:
 
 
 def _literal(value: Any, type_: Type) -> str:
-    """A number as MLIR reads it back to the bit."""
+    """Return a number as MLIR reads it back to the bit."""
     if type_.is_float:
         code, width = ("<d", 16) if type_.element == "f64" else ("<f", 8)
         return f"0x{int.from_bytes(struct.pack(code, value), 'little'):0{width}X}"
@@ -77,11 +77,11 @@ class MlirBuilder(Builder):
         return "\n".join(["module {", *lines, self.functions.text(), "}", ""])
 
     def constant(self, text: str) -> str:
-        """The name of the constant ``value : type``."""
+        """Return the name of the constant ``value : type``."""
         return self.constants.setdefault(text, f"%c_{len(self.constants)}")
 
     def head(self) -> list[str]:
-        """The lines that the constants take."""
+        """Return the lines that the constants take."""
         return [f"  {name} = arith.constant {text}" for text, name in self.constants.items()]
 
     # operations

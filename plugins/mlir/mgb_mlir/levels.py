@@ -39,7 +39,7 @@ LEVELS: dict[str, Callable[[Frame], str]] = {"loops": _loops, "vector": _vector,
 
 
 def lower(frame: Frame, stop: str) -> str:
-    """The text of `frame`'s kernel at the level `stop`.
+    """Return the text of `frame`'s kernel at the level `stop`.
 
     Raises
     ------

@@ -26,7 +26,7 @@ func.func private @view_{type}(%address: index) -> memref<?x{type}> {{
 
 
 def view(type_: str) -> str:
-    """The function that makes a memref of elements of `type_` of an address."""
+    """Return the function that makes a memref of elements of `type_` of an address."""
     return _VIEW.format(type=type_, descriptor=_DESCRIPTOR)
 
 
@@ -37,16 +37,16 @@ class Functions:
         self._known: dict[str, str] = {}
 
     def view(self, type_: str, address: str) -> str:
-        """The call that gives the elements of `type_` at `address` as a memref."""
+        """Return the call that gives the elements of `type_` at `address` as a memref."""
         self._known[f"view_{type_}"] = view(type_)
         return f"func.call @view_{type_}({address}) : (index) -> memref<?x{type_}>"
 
     def call(self, name: str, *operands: str) -> str:
-        """The call of a function of `copies.ll`, in `mgb_native`."""
+        """Return the call of a function of `copies.ll`, in `mgb_native`."""
         types = ", ".join(["index"] * len(operands))
         self._known[name] = f"func.func private @{name}({types})"
         return f"func.call @{name}({', '.join(operands)}) : ({types}) -> ()"
 
     def text(self) -> str:
-        """The functions called so far."""
+        """Return the functions called so far."""
         return "\n".join(self._known.values())

@@ -35,7 +35,7 @@ class LoweringError(Exception):
 
 @cache
 def context() -> Any:
-    """The one context. Its own threads would only be in the way of ours."""
+    """Return the one context. Its own threads would only be in the way of ours."""
     from torch_mlir import ir
 
     made = ir.Context()
@@ -44,7 +44,7 @@ def context() -> Any:
 
 
 def parse(text: str) -> Any:
-    """A module of its text.
+    """Return a module of its text.
 
     Raises
     ------
@@ -110,12 +110,12 @@ def _one_by_one(text: str, passes: tuple[str, ...]) -> Any:
 
 
 def _generic(module: Any) -> str:
-    """A module that may not be valid."""
+    """Return a module that may not be valid."""
     return str(module.operation.get_asm(print_generic_op_form=True, assume_verified=True))
 
 
 def kept(before: str, after: str = "") -> Path:
-    """A new folder with the module."""
+    """Return a new folder with the module."""
     path = Path(tempfile.mkdtemp(prefix="mgb-mlir-"))
     (path / "before.mlir").write_text(before)
     if after:
@@ -124,7 +124,7 @@ def kept(before: str, after: str = "") -> Path:
 
 
 def machine_code(module: Any, level: int) -> bytes:
-    """The object file of a module in LLVM's dialect, for this processor."""
+    """Return the object file of a module in LLVM's dialect, for this processor."""
     from torch_mlir import ir
     from torch_mlir.execution_engine import ExecutionEngine
 

@@ -38,7 +38,7 @@ _log = logging.getLogger("mgb.mlir")
 
 
 def problem() -> str | None:
-    """Why there is no MLIR here, with the command that mends it; nothing is imported."""
+    """Return why there is no MLIR here, with the command that mends it; nothing is imported."""
     if find_spec("torch_mlir") is None:
         return f"MLIR is not installed; {_INSTALL}"
     return None

@@ -45,7 +45,7 @@ class _Request:
         self._request, self._arrays = request, arrays
 
     def test(self) -> bool:
-        """Is it done?"""
+        """Return whether it is done."""
         done: bool = self._request.Test()
         return done
 
@@ -93,7 +93,7 @@ class Mpi(Communicator):
     api_version = 1
 
     def probe(self) -> str | None:
-        """Can MPI be loaded?"""
+        """Return whether MPI can be loaded."""
         try:
             _load()
         except (ImportError, RuntimeError) as error:
@@ -118,7 +118,7 @@ class Mpi(Communicator):
         return MpiChannel(self._all)
 
     def group(self, ranks: tuple[int, ...]) -> Channel:
-        """A communicator of these ranks."""
+        """Return a communicator of these ranks."""
         group = self._all.Get_group().Incl(ranks)
         return MpiChannel(self._all.Create_group(group))
 

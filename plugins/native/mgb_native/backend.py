@@ -41,7 +41,7 @@ def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
 
 
 def launched(units: Sequence[Any], source: str | Callable[[], str], state: Any = None) -> Kernel:
-    """The kernel that calls `units`.
+    """Return the kernel that calls `units`.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class LaunchedBackend(Backend):
         return package(path.parent if "." in type(self).__module__ or path.stem == "__init__" else path)
 
     def machine_problem(self) -> str | None:
-        """Why no kernel can be called on this system, or None."""
+        """Return why no kernel can be called on this system, or None."""
         if sys.platform != "linux" or platform.machine() not in self.machines:
             here = f"{sys.platform} on {platform.machine()}"
             wanted = ", ".join(self.machines)
@@ -103,7 +103,7 @@ class LaunchedBackend(Backend):
         return None
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """One native call for all; they share its threads when they are worth it together."""
+        """Return one native call for all; they share its threads when they are worth it together."""
         units = [kernel.state for kernel in kernels]
         if not units or any(unit.refuses for unit in units):
             return None
@@ -135,14 +135,14 @@ class NativeBackend(PlacedBackend):
 
     @abstractmethod
     def print(self, frame: Frame) -> Any:
-        """The kernel of `frame` in the language of the compiler."""
+        """Return the kernel of `frame` in the language of the compiler."""
 
     @abstractmethod
     def build(self, printed: Any) -> Code:
         """Compile the result of `print` to a C function ``kernel(arrays, plan, span)`` of words."""
 
     def readable(self, frame: Frame, printed: Any) -> str:
-        """The text for `Kernel.source`."""
+        """Return the text for `Kernel.source`."""
         return str(printed)
 
     def compile(self, graph: Graph) -> Kernel:

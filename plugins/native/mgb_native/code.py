@@ -42,14 +42,14 @@ class Code:
     owner: Any
 
     def dump(self) -> bytes:
-        """All that it takes to call it, for `load`."""
+        """Return all that it takes to call it, for `load`."""
         symbol = self.symbol.encode()
         lengths = _LENGTHS.pack(len(symbol), len(self.image))
         return lengths + symbol + self.image + zlib.compress(native().image)
 
 
 def load(blob: bytes) -> Code:
-    """The code that `Code.dump` made `blob` of; no compiler is imported.
+    """Return the code that `Code.dump` made `blob` of; no compiler is imported.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def load(blob: bytes) -> Code:
 
 
 def place(symbol: str, image: bytes) -> Code:
-    """A kernel, put into memory by LLVM where our loader cannot."""
+    """Return a kernel, put into memory by LLVM where our loader cannot."""
     try:
         owner: Any = Loaded(image, native().copies)
     except ObjectError:

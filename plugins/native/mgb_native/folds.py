@@ -13,7 +13,7 @@ HELD = {d.name: dtypes.ROWS[d].carrier.name for d in dtypes.HALVES}
 
 
 def held(node: Node) -> str:
-    """The name of the dtype that a kernel computes the value of `node` in."""
+    """Return the name of the dtype that a kernel computes the value of `node` in."""
     return _held(node.spec.dtype)
 
 
@@ -23,5 +23,5 @@ def _held(dtype: np.dtype[np.generic]) -> str:
 
 
 def wide(fold: Node) -> str:
-    """The name of the dtype in which chunks are folded."""
+    """Return the name of the dtype in which chunks are folded."""
     return _held(accumulator(fold))

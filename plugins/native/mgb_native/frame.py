@@ -47,7 +47,10 @@ class Operand(codegen.Operand):
 
     @property
     def is_look_up(self) -> bool:
-        """Is it a table as one `look_up` goes through it? The array is that of another operand."""
+        """Return whether it is a table as one `look_up` goes through it.
+
+        The array is that of another operand.
+        """
         return self.name.startswith("l")
 
     @property
@@ -105,7 +108,7 @@ class Frame(codegen.Frame[Operand]):
         yield from ((f"l{i}", v) for i, v in enumerate(self.look_ups))
 
     def varies(self, name: str, node: Node) -> tuple[bool, ...]:
-        """The axes of the domain along which an operand varies."""
+        """Return the axes of the domain along which an operand varies."""
         if node is self.refused:
             return (False,) * self.ndim
         return varying(reached(node), self.ndim) if name.startswith("l") else self.span[node]
@@ -124,7 +127,7 @@ class Frame(codegen.Frame[Operand]):
         return {o.node: o for o in self.operands if o.is_look_up}
 
     def scatters(self, look_up: Node) -> bool:
-        """Do elements that are neighbours in the innermost loop lie anywhere in the table?"""
+        """Return whether neighbours in the innermost loop lie anywhere in the table."""
         return self.inner is not None and any(self.span[i][self.inner] for i in operands(look_up))
 
     @cached_property
@@ -133,7 +136,7 @@ class Frame(codegen.Frame[Operand]):
 
     @property
     def has_rows(self) -> bool:
-        """Whether there are rows, with lanes along them, that fold something."""
+        """Return whether there are rows, with lanes along them, that fold something."""
         return not self.flat and not self.columns and self.loops["kept"] > 0
 
     @cached_property
@@ -169,7 +172,7 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def loops(self) -> dict[str, int]:
-        """How many kept and how many folded loops there are around the innermost one.
+        """Return how many kept and how many folded loops there are around the innermost one.
 
         Where the lanes run along the row, one of the folded loops is over the pieces of the inner axis.
         """
@@ -181,7 +184,7 @@ class Frame(codegen.Frame[Operand]):
         return {"kept": len(HEAD), "folded": len(HEAD) + self.loops["kept"]}
 
     def strides_at(self, o: Operand, kind: str) -> range:
-        """The slots of an operand's strides along the loops of a kind; none when they are all 0."""
+        """Return the slots of an operand's strides along the loops of a kind; none when they are all 0."""
         first = o.at + 1 + (0 if kind == "kept" else self.loops["kept"])
         varies = any(self.varies(o.name, o.node)[a] for a in self.outer[kind])
         pieces = kind == "folded" and o.moves and not self.columns
@@ -206,7 +209,7 @@ class Frame(codegen.Frame[Operand]):
         return {o: self.indexed_at.stop + i for i, o in enumerate(found)}
 
     def asked(self, k: int) -> list[Operand]:
-        """The inputs of the first pass whose next row pass `k` asks memory for.
+        """Return the inputs of the first pass whose next row pass `k` asks memory for.
 
         Of the later passes that read an input it is the one that computes most, so that memory has time.
         """
@@ -234,7 +237,7 @@ class Frame(codegen.Frame[Operand]):
         return tuple((n, a) for n in self.look_ups for a, at in enumerate(n.params["along"]) if at is None)
 
     def axis_at(self, look_up: Node, axis: int) -> int:
-        """The slot of the length along an axis that an index reaches; the stride follows."""
+        """Return the slot of the length along an axis that an index reaches; the stride follows."""
         return self.indexed_at[2 * self.indexed.index((look_up, axis))]
 
     def _buffers(self) -> tuple[Buffer, ...]:
@@ -259,7 +262,7 @@ class Frame(codegen.Frame[Operand]):
         return [v for v in rows if v.op is not CONST and v.op is not EXTENT]
 
     def buffer(self, prefix: str, node: Node) -> Buffer:
-        """The buffer of `node` whose name begins with `prefix`."""
+        """Return the buffer of `node` whose name begins with `prefix`."""
         return next(b for b in self.buffers if b.node is node and b.name.startswith(prefix))
 
 

@@ -60,7 +60,7 @@ class Unit:
         return Launcher([self])
 
     def plan(self, xs: Sequence[Array], ys: Sequence[Array]) -> Plan:
-        """The plan for the shapes and strides of these inputs and outputs."""
+        """Return the plan for the shapes and strides of these inputs and outputs."""
         key = tuple((a.shape, a.strides) for a in (*xs, *ys))
         plan = self.plans.get(key)
         if plan is None:
@@ -72,7 +72,7 @@ class Unit:
         return plan
 
     def whole(self, plan: Plan, first: int) -> Part:
-        """All of the work as one part; the kernel's operands are at `first`."""
+        """Return all of the work as one part; the kernel's operands are at `first`."""
         return self.part(plan, first, (0, self.stages, 0, plan.rows, 0, plan.chunks))
 
     def part(self, plan: Plan, first: int, span: tuple[int, ...], shares: bool = False) -> Part:
@@ -143,7 +143,7 @@ class Launcher:
             x, y = x + unit.inputs, y + unit.outputs
 
     def _operands(self) -> Iterator[int]:
-        """The place of each operand of each kernel among all inputs, outputs, constants."""
+        """Yield the place of each operand of each kernel among all inputs, outputs, constants."""
         x, y, c = 0, self.inputs, self.inputs + self.outputs
         for unit in self.units:
             yield from range(x, x := x + unit.inputs)
@@ -173,7 +173,7 @@ class Launcher:
             raise MemoryError("no scratch memory for a kernel")
 
     def program(self, arrays: Sequence[Array]) -> Program:
-        """The program for inputs and outputs like `arrays`; native code finds it from now on."""
+        """Return the program for inputs and outputs like `arrays`; native code finds it from now on."""
         threads = num_threads()
         key = (threads, *((a.shape, a.strides) for a in arrays))
         program = self.programs.get(key)
@@ -233,7 +233,7 @@ class Launcher:
         return [u.whole(p, first) for u, p, first in zip(self.units, plans, self._firsts(), strict=True)]
 
     def _phases(self, plans: Iterable[Plan], threads: int) -> list[list[Part]]:
-        """One phase for all that is cut by rows, then those of the kernels that are cut by chunks."""
+        """Return one phase for all that is cut by rows, then those of the kernels that are cut by chunks."""
         together: list[Part] = []
         apart: list[list[Part]] = []
         for unit, plan, first in zip(self.units, plans, self._firsts(), strict=True):

@@ -160,7 +160,7 @@ _making = forking.lock()
 
 
 def native(image: bytes = b"") -> Native:
-    """The native code of this process.
+    """Return the native code of this process.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _load(image: bytes) -> Native:
 
 
 def parts(image: bytes) -> tuple[bytes, bytes]:
-    """The two object files of an image."""
+    """Return the two object files of an image."""
     try:
         (length,) = _LENGTH.unpack_from(image)
     except struct.error as error:
@@ -195,7 +195,7 @@ def parts(image: bytes) -> tuple[bytes, bytes]:
 
 
 def compiled() -> bytes:
-    """The image of the native code for this machine and this Python."""
+    """Return the image of the native code for this machine and this Python."""
     calls = emit(_text())
     return _LENGTH.pack(len(calls)) + calls + emit(_copies(), 2)
 
@@ -225,7 +225,7 @@ def _text() -> str:
 
 
 def emit(text: str, level: int = 0, inline: bool = False) -> bytes:
-    """The object file of a module in LLVM's language, for this processor, such that `Loaded` takes it.
+    """Return the object file of a module in LLVM's language, for this processor, such that `Loaded` takes it.
 
     What is called once in a while is compiled at `level` 0, which takes a third of the time. With `inline`,
     functions that are ``alwaysinline`` stand where they are called.

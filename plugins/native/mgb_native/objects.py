@@ -113,7 +113,7 @@ class Loaded:
         del self._image, self._memory
 
     def __getitem__(self, symbol: str) -> int:
-        """The address of a symbol that the file defines.
+        """Return the address of a symbol that the file defines.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Loaded:
         return self._defined[symbol]
 
     def __iter__(self) -> Iterator[str]:
-        """The symbols that the file defines."""
+        """Return the symbols that the file defines."""
         return iter(self._defined)
 
     def stay(self) -> None:
@@ -227,7 +227,7 @@ class Loaded:
         return found
 
     def _relocations(self) -> Iterator[tuple[_Section, int, int, int, int]]:
-        """The section, the place in it, the type, the symbol and the addend of each that LLVM wrote."""
+        """Yield the section, the place in it, the type, the symbol and the addend of each that LLVM wrote."""
         for section in self._sections:
             if section.kind == _RELA and self._is_loaded(section.info):
                 for at, info, addend in _RELOCATION.iter_unpack(self._bytes(section)):
@@ -302,7 +302,7 @@ def _map(size: int) -> int:
 
 
 def _elsewhere(symbol: str) -> int:
-    """The address of a function of this process, such as ``memset``."""
+    """Return the address of a function of this process, such as ``memset``."""
     try:
         return ctypes.cast(_libc()[symbol], ctypes.c_void_p).value or 0
     except AttributeError:

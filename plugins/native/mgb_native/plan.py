@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def parallel(self) -> bool:
-        """Whether the work is for several threads; else a call keeps the GIL."""
+        """Return whether the work is for several threads; else a call keeps the GIL."""
         return self.work >= PARALLEL
 
 
@@ -137,7 +137,7 @@ class Planner:
         return {n: (shapes[i], strides[i]) for n, i in found}
 
     def _inside(self, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """The shapes of what lies in the domain."""
+        """Return the shapes of what lies in the domain."""
         apart = {*self.frame.tables, self.frame.refused}
         found = [s for o, s in zip(self.frame.arrays, shapes, strict=True) if o.node not in apart]
         return found + [reach(shape, n.params["along"]) for n, (shape, _) in self.tables.items()]
@@ -149,7 +149,7 @@ class Planner:
         return Plan(words, words.ctypes.data, rows, chunks, own, shared, self.work(sizes))
 
     def sizes(self) -> dict[str, int]:
-        """The head of the plan, and the number of rows."""
+        """Return the head of the plan, and the number of rows."""
         rows = math.prod(self.loops.shape[a] for a in self.kept)
         n, steps, piece, pieces = self.n, self.steps, self.piece, self.pieces
         if self.frame.columns:
@@ -165,13 +165,13 @@ class Planner:
         }  # fmt: skip
 
     def ahead(self) -> int:
-        """How many rows ahead memory is asked for; 0: not at all."""
+        """Return how many rows ahead memory is asked for; 0: not at all."""
         if not self.short() or self.traffic() < DISTANT:
             return 0
         return -(-AHEAD // (self.n * max(o.itemsize for o in self.frame.operands)))
 
     def short(self) -> bool:
-        """Whether rows are so short that the walk around a row would take as long as its elements."""
+        """Return whether rows are so short that the walk around a row would take as long as its elements."""
         rows = self.frame.has_rows and self.steps == 1 and self.n <= SHORT
         return rows and not self.tiled and not self.gathers
 
@@ -184,7 +184,7 @@ class Planner:
         return not (near or self.tiled or self.gathers)
 
     def longest(self) -> int:
-        """The most elements of the innermost loop that are worked on at once."""
+        """Return the most elements of the innermost loop that are worked on at once."""
         moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
         far = max((abs(self.inner[i]) for i in moving), default=0) >= FAR
         if not self.frame.columns:
@@ -196,7 +196,7 @@ class Planner:
         return SPREAD if far else COLUMNS
 
     def transposed(self) -> tuple[int, ...]:
-        """The operands whose rows lie across cache lines that neighbouring rows share."""
+        """Return the operands whose rows lie across cache lines that neighbouring rows share."""
         if not self.kept or self.steps > 1 or self.n > TILED:
             return ()
         strides, across = self.loops.strides, self.kept[0]
@@ -211,7 +211,7 @@ class Planner:
         return (-(-self.n // LANES) + 1) * LANES
 
     def traffic(self) -> int:
-        """The bytes of all operands."""
+        """Return the bytes of all operands."""
         return self._traffic
 
     def _bytes(self) -> int:
@@ -221,7 +221,7 @@ class Planner:
         return total
 
     def work(self, sizes: dict[str, int]) -> float:
-        """The nanoseconds that one thread needs, roughly."""
+        """Return the nanoseconds that one thread needs, roughly."""
         loops = sizes["rows"] * sizes["units"] * len(self.frame.schedule.passes)
         return math.prod(self.domain) * self.frame.work * OP + self._traffic * BYTE + loops * UNIT
 
@@ -279,7 +279,7 @@ class Planner:
         self.words[at : at + count] = [*values, *[rest] * (count - len(values))]
 
     def counts(self, sizes: dict[str, int]) -> dict[str, int]:
-        """How many elements buffers hold, by `Buffer.size`."""
+        """Return how many elements buffers hold, by `Buffer.size`."""
         return {
             "piece": sizes["piece"], "chunks": sizes["chunks"],
             "chunks * piece": sizes["chunks"] * sizes["piece"],

@@ -32,7 +32,7 @@ _making = forking.lock()
 
 @cache
 def multiply(dtype: str) -> int:
-    """The address of ``multiply(operands, plan)`` for a, b and the result of `dtype`."""
+    """Return the address of ``multiply(operands, plan)`` for a, b and the result of `dtype`."""
     with _making:
         return _library()[f"multiply_{dtype}"]
 
@@ -55,7 +55,7 @@ def _product(dtype: str, scalar: str, size: int, vector: int, vectors: int) -> s
 
 
 def _block(dtype: str, scalar: str, size: int, rows: int, kind: str, vectors: int, lanes: int) -> str:
-    """The function for a block of `rows` and `vectors` of `kind`: its result in full."""
+    """Return the function for a block of `rows` and `vectors` of `kind`: its result in full."""
     cells = [(r, v) for r in range(rows) for v in range(vectors)]
     zero = "zeroinitializer" if lanes > 1 else "0.0"
     lines = [
@@ -103,7 +103,7 @@ def _loaded_columns(kind: str, scalar: str, size: int, vectors: int, lanes: int)
 
 
 def _spread(kind: str, scalar: str, size: int, lanes: int, r: int) -> Iterator[str]:
-    """One element of a row, in all lanes."""
+    """Yield one element of a row, in all lanes."""
     yield f"  %from{r} = getelementptr {scalar}, ptr %pa, i64 %first{r}"
     if lanes == 1:
         yield f"  %x{r} = load {scalar}, ptr %from{r}, align {size}"

@@ -65,5 +65,5 @@ def remainder(rest: Value, divisor: Value, words: Doubles[Value]) -> Value:
 
 
 def fuses() -> bool:
-    """Whether the processor has an instruction for `Doubles.fma` that rounds once."""
+    """Return whether the processor has an instruction for `Doubles.fma` that rounds once."""
     return not {"fma", "asimd"}.isdisjoint(instructions())

@@ -50,11 +50,11 @@ class ShapedBackend(PlacedBackend):
 
     @abstractmethod
     def print(self, graph: Graph) -> Printed:
-        """The kernel of `graph`, as text."""
+        """Return the kernel of `graph`, as text."""
 
     @abstractmethod
     def build(self, text: str) -> Code:
-        """The text, compiled: `mgb_native.code.place` makes a `Code` of an object file."""
+        """Return the text, compiled: `mgb_native.code.place` makes a `Code` of an object file."""
 
     def compile(self, graph: Graph) -> Kernel:
         printed = self.print(graph)

@@ -30,7 +30,7 @@ def target(package: str) -> str:
 
 
 def mismatch(needed: str, package: str, distribution: str) -> str | None:
-    """Why code made for the target `needed` cannot run here, or None when it can.
+    """Return why code made for the target `needed` cannot run here, or None when it can.
 
     Raises
     ------
@@ -48,7 +48,10 @@ def mismatch(needed: str, package: str, distribution: str) -> str | None:
 
 @cache
 def package(printer: Path) -> str:
-    """The version of a printer, in a folder or a file, and of what calls its kernels: they agree in all."""
+    """Return the version of a printer, in a folder or a file, and of what calls its kernels.
+
+    They agree in all.
+    """
     folders = (Path(__file__).parent, printer)
     paths = [path for f in folders for path in sorted((*f.rglob("*.py"), *f.glob("*.ll")))]
     paths += [printer] if printer.is_file() else []
@@ -67,7 +70,7 @@ def processor() -> str:
 
 
 def instructions() -> list[str]:
-    """The instructions that the processor has, by the names of the system."""
+    """Return the instructions that the processor has, by the names of the system."""
     return _processor()[1]
 
 
@@ -97,7 +100,7 @@ def _processor() -> tuple[str, list[str]]:
 
 @cache
 def version_of(distribution: str) -> str:
-    """The version that is installed, or ``"none"``."""
+    """Return the version that is installed, or ``"none"``."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -105,5 +108,5 @@ def version_of(distribution: str) -> str:
 
 
 def digest(data: bytes) -> str:
-    """A short text that differs where `data` does."""
+    """Return a short text that differs where `data` does."""
     return hashlib.sha256(data).hexdigest()[:12]

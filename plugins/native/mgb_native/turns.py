@@ -60,7 +60,7 @@ class Turns:
 
 
 def _copy(turn: Turn) -> Any:
-    """The plan of a copy: rows that lie side by side in both arrays."""
+    """Return the plan of a copy: rows that lie side by side in both arrays."""
     source, target = turn.arrays[0]
     row, axes = source.itemsize, list[tuple[int, int, int]]()
     for length, s, t in reversed(list(zip(source.shape, source.strides, target.strides, strict=True))):

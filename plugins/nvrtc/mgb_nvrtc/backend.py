@@ -83,7 +83,7 @@ class Toolchain:
 
 @cache
 def toolchain() -> str:
-    """The version of the NVRTC that is installed as a package; ``"none"`` where none is."""
+    """Return the version of the NVRTC that is installed as a package; ``"none"`` where none is."""
     for name in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
             return installed_version(name)

@@ -48,7 +48,7 @@ class Usage:
 
 
 def missing() -> str | None:
-    """Why nothing can be compiled here, with the command that mends it; None when it can."""
+    """Return why nothing can be compiled here, with the command that mends it; None when it can."""
     if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
         return f"cuda-bindings is not installed; {INSTALL}"
     try:
@@ -70,7 +70,7 @@ def version() -> str:
 
 @cache
 def architectures() -> tuple[int, ...]:
-    """The compute capabilities that it compiles for, as ``10 * major + minor``."""
+    """Return the compute capabilities that it compiles for, as ``10 * major + minor``."""
     from cuda.bindings import nvrtc
 
     status, found = nvrtc.nvrtcGetSupportedArchs()
@@ -80,7 +80,7 @@ def architectures() -> tuple[int, ...]:
 
 @cache
 def nearest(capability: tuple[int, int]) -> str:
-    """The architecture to compile for: of the same major number, or text that the driver compiles.
+    """Return the architecture to compile for: of the same major number, or text that the driver compiles.
 
     Machine code runs on later minor numbers of its major number; PTX on everything later.
     """
@@ -106,7 +106,7 @@ def nearest(capability: tuple[int, int]) -> str:
 
 
 def compile_source(source: str, architecture: str, options: Sequence[str] = ()) -> tuple[bytes, str]:
-    """The image of a translation unit and what the compiler said.
+    """Return the image of a translation unit and what the compiler said.
 
     Parameters
     ----------

@@ -43,13 +43,13 @@ class Unit(AnyUnit):
         return variant.own
 
     def shared(self, variant: Variant) -> Variant | None:
-        """The variant of a kernel that takes several sets of operands; None where there is none."""
+        """Return the variant of a kernel that takes several sets of operands; None where there is none."""
         if variant.kind is not Kind.FLAT or variant.wide:
             return None
         return replace(variant, tail=variant.lanes > 1 and (len(variant.folded) == 1 or bool(variant.whole)))
 
     def batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
-        """One launch for as many members as its parameters have room for."""
+        """Yield one launch for as many members as its parameters have room for."""
         first = plans[members[0]]
         assert first is not None
         variant, size = self.shared(first.choice.variant), len(first.content)

@@ -58,17 +58,17 @@ class Passes(Writer):
 
     @property
     def tail(self) -> bool:
-        """May some lanes of a vector lie beyond the end of the row?"""
+        """Return whether some lanes of a vector may lie beyond the end of the row."""
         return self.variant.tail and not self.full
 
     @property
     def crowded(self) -> bool:
-        """Does a row stay in registers that an earlier pass has loaded?"""
+        """Return whether a row stays in registers that an earlier pass has loaded."""
         return self.variant.stays and any(n not in self.fresh for n in self.arrays)
 
     @property
     def last(self) -> str:
-        """Where a thread has seen enough of a row: where its own part of it ends."""
+        """Return where a thread has seen enough of a row: where its own part of it ends."""
         return "end"
 
     def declare(self, p: Pass) -> None:
@@ -87,7 +87,7 @@ class Passes(Writer):
         self.declare_online()
 
     def is_loaded(self, o: Operand) -> bool:
-        """Is it loaded into registers, for all slots before any is computed?"""
+        """Return whether it is loaded into registers, for all slots before any is computed."""
         return not o.is_iota and (not self.variant.whole or self.is_vector(self.index[o]))
 
     def visit_tile(self, p: Pass, tile: str) -> None:
@@ -163,7 +163,7 @@ class Passes(Writer):
         self.line(f"const I left = {n} - i{self.inner};")
 
     def has_ends(self, o: Operand) -> bool:
-        """Is it the same along the innermost loop, where lanes go past its end?"""
+        """Return whether it is the same along the innermost loop, where lanes go past its end."""
         group = self.variant.class_of[self.index[o]]
         same = bool(self.variant.whole) and group >= 0 and not o.is_iota
         return same and self.variant.classes[group][self.inner] == "0"
@@ -213,7 +213,7 @@ class Passes(Writer):
                 self.line(f"{first}p.{o.name}[{self.place(index)}{step}] = {names[o.node]};")
 
     def lane_of(self, node: Node) -> str:
-        """A lane of a value that is held for all slots."""
+        """Return a lane of a value that is held for all slots."""
         name, width = self.arrays[node]
         index = self.index[self.frame.source_of[node]] if node in self.frame.source_of else -1
         if node.op is IOTA:
@@ -249,7 +249,7 @@ class Passes(Writer):
             self.line(text)
 
     def fold(self, node: Node, a: str, b: str) -> str:
-        """The expression that folds two elements of reduction `node`."""
+        """Return the expression that folds two elements of reduction `node`."""
         return fold(node, a, b)
 
     # folds of the second pass in the first
@@ -297,7 +297,7 @@ class Passes(Writer):
                 self.line(f"after_tile({self.found(o)});")
 
     def most(self, maximum: Node) -> str:
-        """The greatest that lane ``v`` of a column, or all lanes of a row, have seen."""
+        """Return the greatest that lane ``v`` of a column, or all lanes of a row, have seen."""
         name, lanes = self.accumulators[maximum], self.groups[1]
         found = f"{name}[v]" if lanes == 1 else f"{name}[0]"
         for lane in range(1, lanes):
@@ -374,7 +374,7 @@ class Passes(Writer):
         self.rounds += 1
 
     def round_bytes(self, folds: Iterable[Node]) -> int:
-        """The shared memory in which the totals of `folds` meet."""
+        """Return the shared memory in which the totals of `folds` meet."""
         v = self.variant
         count = v.threads * v.lanes if v.kind is Kind.COLUMNS else v.threads // 32
         count += v.cluster if v.cluster > 1 else 0

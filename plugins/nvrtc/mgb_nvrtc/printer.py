@@ -28,7 +28,7 @@ def used(lines: list[str]) -> list[str]:
 
 
 def _is_read(name: str, depth: int, after: list[str]) -> bool:
-    """Does the rest of the block, whose last line stands first, have the word?"""
+    """Return whether the rest of the block, whose last line stands first, has the word."""
     word = re.compile(rf"\b{name}\b")
     for line in reversed(after):
         if len(line) - len(line.lstrip()) < depth:
@@ -42,7 +42,7 @@ class Printer(Passes):
     """Prints the kernels of one variant."""
 
     def types(self) -> list[str]:
-        """The type of places and the struct of parameters."""
+        """Return the type of places and the struct of parameters."""
         v = self.variant
         lines = [f"typedef {v.place} I;", f"struct {'Unit' if v.units else 'Params'} {{"]
         types = {o.name: f"{'' if o.is_output else 'const '}{c_type(o.node)}" for o in self.frame.arrays}
@@ -62,7 +62,7 @@ class Printer(Passes):
         return lines
 
     def kernel(self, stage: int | None) -> list[str]:
-        """The lines of one kernel: of all passes, or of one stage of them."""
+        """Return the lines of one kernel: of all passes, or of one stage of them."""
         self.lines, self.names, self.arrays, self.rounds = [], dict(self.constants()), {}, 0
         cluster = self.variant.cluster
         dims = f" __cluster_dims__({cluster}, 1, 1)" if cluster > 1 else ""

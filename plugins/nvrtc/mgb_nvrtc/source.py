@@ -22,17 +22,17 @@ def printer(variant: Variant) -> type[Printer]:
 
 @cache
 def prelude() -> str:
-    """The functions that kernels call."""
+    """Return the functions that kernels call."""
     return Path(__file__).with_name("prelude.cuh").read_text()
 
 
 def source(frame: Frame, variant: Variant) -> str:
-    """The kernels of `frame` for `variant`, without the prelude."""
+    """Return the kernels of `frame` for `variant`, without the prelude."""
     prints = printer(variant)(frame, variant)
     kernels = [prints.kernel(stage) for stage in (variant.stages(frame) or [None])]
     return "\n".join([*prints.types(), *(line for kernel in kernels for line in kernel), ""])
 
 
 def kernel_names(frame: Frame, variant: Variant) -> tuple[str, ...]:
-    """The kernels of `source`, in the order in which they are launched."""
+    """Return the kernels of `source`, in the order in which they are launched."""
     return tuple(f"mgb_{k}" for k in (variant.stages(frame) or [0]))

@@ -17,7 +17,7 @@ NARROW = {"float16": "f2h", "bfloat16": "f2b"}
 
 
 def c_type(node: Node) -> str:
-    """The C type of the value of `node`."""
+    """Return the C type of the value of `node`."""
     return TYPES[node.spec.dtype.name]
 
 
@@ -26,7 +26,7 @@ def _is_float(node: Node) -> bool:
 
 
 def _wide(node: Node) -> str:
-    """The unsigned type in which the integers of `node` are computed: it wraps."""
+    """Return the unsigned type in which the integers of `node` are computed: it wraps."""
     return "uint64_t" if node.spec.dtype.itemsize == 8 else "uint32_t"
 
 
@@ -49,7 +49,7 @@ def _fma(node: Node, a: str, b: str, c: str) -> str:
 
 
 def _named(name: str, node: Node) -> str:
-    """The function of the C library for the dtype."""
+    """Return the function of the C library for the dtype."""
     return name if node.spec.dtype.itemsize == 8 else f"{name}f"
 
 
@@ -58,7 +58,7 @@ def _library(name: str) -> Callable[..., str]:
 
 
 def _template(name: str) -> Callable[..., str]:
-    """A function of the prelude."""
+    """Return a function of the prelude."""
     return lambda node, *operands: f"{name}<{c_type(node)}>({', '.join(operands)})"
 
 
@@ -90,7 +90,7 @@ def _bitcast(node: Node, x: str) -> str:
 
 
 def cast(node: Node, x: str) -> str:
-    """A change of dtype, rounded once."""
+    """Return a change of dtype, rounded once."""
     source, target = node.inputs[0].spec.dtype, node.spec.dtype
     if source == target:
         return x
@@ -134,7 +134,7 @@ SPELLINGS: dict[str, Spelling] = {
 
 
 def fold(node: Node, a: str, b: str) -> str:
-    """The expression that folds two elements of reduction `node`."""
+    """Return the expression that folds two elements of reduction `node`."""
     spelling = WORDS[combine(node)]
     return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
 

@@ -111,7 +111,7 @@ class Writer:
             self.line(f"const I i{loops[0]} = {rest};")
 
     def offset(self, group: int, loops: Iterable[int]) -> str:
-        """How far a class has gone along `loops`."""
+        """Return how far a class has gone along `loops`."""
         letters = self.variant.classes[group]
         terms = [
             f"i{j}" if letters[j] == "1" else f"i{j} * p.s{group}_{j}" for j in loops if letters[j] != "0"
@@ -119,12 +119,12 @@ class Writer:
         return " + ".join(terms) or "0"
 
     def base(self, index: int) -> str:
-        """Where an operand's row begins."""
+        """Return where an operand's row begins."""
         group = self.variant.class_of[index]
         return "0" if group < 0 else f"b{group}"
 
     def place(self, index: int) -> str:
-        """Where an operand's element ``at`` is."""
+        """Return where an operand's element ``at`` is."""
         group = self.variant.class_of[index]
         return "0" if group < 0 else f"o{group}"
 
@@ -133,20 +133,20 @@ class Writer:
         return len(self.variant.folded) - 1
 
     def steps_by_one(self, index: int) -> bool:
-        """Are the lanes of an operand neighbours in memory?"""
+        """Return whether the lanes of an operand are neighbours in memory."""
         return self.inner >= 0 and self.variant.letter(index, self.inner) == "1"
 
     def is_vector(self, index: int) -> bool:
-        """Are the lanes of an operand loaded and stored together?"""
+        """Return whether the lanes of an operand are loaded and stored together."""
         whole = self.variant.whole
         return self.variant.class_of[index] in whole if whole else self.steps_by_one(index)
 
     def width(self, index: int) -> int:
-        """How many of its lanes differ."""
+        """Return how many of its lanes differ."""
         return self.variant.lanes if self.variant.moves(index) else 1
 
     def step(self, index: int) -> str:
-        """How far lane ``v`` of an operand is from the first."""
+        """Return how far lane ``v`` of an operand is from the first."""
         if not self.variant.moves(index) or (self.variant.whole and not self.is_vector(index)):
             return ""  # its places are those of lanes
         if self.steps_by_one(index):

@@ -76,7 +76,7 @@ class Blocks(Work):
     """
 
     def describe(self, tile: Tile) -> int:
-        """A memory descriptor that lives as long as this object."""
+        """Return a memory descriptor that lives as long as this object."""
         return self.keep_layout(self.native.layout(tile.shape, tile.strides, _FLOAT.name))
 
     def multiply(self, a: Tile, b: Tile, out: Tile, adds: bool = False) -> None:
@@ -211,7 +211,7 @@ class Attention:
         self.work: Blocks | None = None
 
     def __call__(self, *arrays: Any) -> Any:
-        """The op."""
+        """Return the op."""
         given = (a if taken else np.ascontiguousarray(a) for a, taken in zip(arrays, self.taken, strict=True))
         out = empty(self.stored, _FLOAT)
         if self.fills:
@@ -224,7 +224,7 @@ class Attention:
         return _with_images(Tile(len(self.tiles), shape, tuple(strides_in(self.order, shape))))
 
     def _gradients(self) -> list[Tile]:
-        """The parts of the vector that is the output."""
+        """Return the parts of the vector that is the output."""
         tiles, start = [], 0
         for x in self.tiles[-3:]:
             axes = tuple(range(len(x.shape)))
@@ -297,7 +297,7 @@ def _add_gradient(work: Blocks, block: _Block, inputs: Sequence[Tile], outputs: 
 
 
 def is_dense(layout: Layout) -> bool:
-    """Does the operand lie without gaps, the last axis innermost?"""
+    """Return whether the operand lies without gaps, the last axis innermost."""
     order = memory_order(layout)
     dense = tuple(s * layout.dtype.itemsize for s in strides_in(order, layout.shape))
     return order[-1] == len(order) - 1 and layout.strides == dense

@@ -74,7 +74,7 @@ class Work:
         weakref.finalize(self, _destroy, native, self._owned, self._idle)
 
     def buffer(self, nbytes: int) -> int:
-        """The place of memory that each call has to itself."""
+        """Return the place of memory that each call has to itself."""
         self._sizes.append(nbytes)
         return ~(len(self._sizes) - 1)
 

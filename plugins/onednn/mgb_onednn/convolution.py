@@ -31,14 +31,14 @@ class _Convolution:
     window: tuple[Any, ...]
 
     def forward(self) -> int:
-        """A primitive descriptor for y; the gradients want it as a hint."""
+        """Return a primitive descriptor for y; the gradients want it as a hint."""
         x, w, y = (self.layouts[k] for k in "xwy")
         native, create = self.native, "dnnl_convolution_forward_primitive_desc_create"
         tensors = x, w, None, y
         return native.make(create, native.engine, TRAINING, DIRECT, *tensors, *self.window, native.attributes)
 
     def gradient(self, op: str, hint: int) -> int:
-        """A primitive descriptor for the gradient of x or of w."""
+        """Return a primitive descriptor for the gradient of x or of w."""
         x, w, y = (self.layouts[k] for k in "xwy")
         of_input = op == "conv2d_grad_input"
         create = f"dnnl_convolution_backward_{'data' if of_input else 'weights'}_primitive_desc_create"
@@ -50,7 +50,7 @@ class _Convolution:
 def convolution(
     native: Native, op: str, shapes: Sequence[Shape], params: Mapping[str, Any], dtype: str, threads: int
 ) -> Chain:
-    """A chain over the operands of `op` and its output, all row-major, of `shapes`."""
+    """Return a chain over the operands of `op` and its output, all row-major, of `shapes`."""
     by_letter = dict(zip((letter for letter, _role in ROLES[op]), shapes, strict=True))
     x, w, groups = by_letter["x"], by_letter["w"], params["groups"]
     if groups > 1:
@@ -83,7 +83,7 @@ def computed_in(op: str, x: Shape, dtype: str) -> str:
 
 
 def is_plain_better(op: str, x: Shape, w: Shape) -> bool:
-    """Are NumPy's own layouts, by a matrix product, faster than blocked ones with their reorders?
+    """Return whether NumPy's own layouts, by a matrix product, are faster than blocked ones.
 
     A kernel of one pixel is a matrix product as it stands.
     """

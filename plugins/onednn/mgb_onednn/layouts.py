@@ -11,7 +11,7 @@ Axes = tuple[int, ...]
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
-    """The strides of a new array, in elements."""
+    """Return the strides of a new array, in elements."""
     strides = [1]
     for extent in reversed(shape[1:]):
         strides.insert(0, strides[0] * extent)
@@ -19,7 +19,7 @@ def row_major(shape: Sequence[int]) -> list[int]:
 
 
 def memory_order(layout: Layout) -> Axes:
-    """The axes in the order in which they lie in memory, the outermost first; ties as they stand."""
+    """Return the axes in the order in which they lie in memory, the outermost first; ties as they stand."""
     return tuple(sorted(range(len(layout.shape)), key=lambda axis: -layout.strides[axis]))
 
 
@@ -29,6 +29,6 @@ def inverse(axes: Axes) -> Axes:
 
 
 def strides_in(order: Axes, shape: Sequence[int]) -> list[int]:
-    """The strides of a dense array whose axes lie in memory in `order`, in elements."""
+    """Return the strides of a dense array whose axes lie in memory in `order`, in elements."""
     dense = row_major([shape[axis] for axis in order])
     return [dense[place] for place in inverse(order)]

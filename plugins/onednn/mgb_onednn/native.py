@@ -145,7 +145,7 @@ class Argument(ctypes.Structure):
 
 
 def dims(values: Sequence[int]) -> ctypes.Array[c_int64]:
-    """A ``dnnl_dims_t``."""
+    """Return a ``dnnl_dims_t``."""
     return (c_int64 * 12)(*values)
 
 
@@ -212,18 +212,18 @@ class Native:
             self.set_threads(before)
 
     def layout(self, shape: Sequence[int], strides: Sequence[int], dtype: str) -> int:
-        """A memory descriptor; `strides` count elements."""
+        """Return a memory descriptor; `strides` count elements."""
         of_type = DATA_TYPES[dtype]
         create = "dnnl_memory_desc_create_with_strides"
         return self.make(create, len(shape), dims(shape), of_type, dims(strides))
 
     def any_layout(self, shape: Sequence[int], dtype: str) -> int:
-        """A memory descriptor that leaves the layout to the primitive."""
+        """Return a memory descriptor that leaves the layout to the primitive."""
         of_type = DATA_TYPES[dtype]
         return self.make("dnnl_memory_desc_create_with_tag", len(shape), dims(shape), of_type, _ANY)
 
     def copy_layout(self, layout: int) -> int:
-        """A memory descriptor like `layout`, with an owner of its own."""
+        """Return a memory descriptor like `layout`, with an owner of its own."""
         return self.make("dnnl_memory_desc_clone", layout)
 
     def destroy_layouts(self, *layouts: int) -> None:
@@ -232,13 +232,13 @@ class Native:
             self.call("dnnl_memory_desc_destroy", layout)
 
     def wanted(self, description: int, arg: Arg) -> int:
-        """The memory descriptor that a primitive wants for an operand; the description owns it."""
+        """Return the memory descriptor that a primitive wants for an operand; the description owns it."""
         found: int | None = self.functions.dnnl_primitive_desc_query_md(description, _EXEC_ARG, arg)
         assert found is not None
         return found
 
     def implementation(self, description: int) -> str:
-        """The name of the code behind a primitive, such as ``"jit:avx512_core"``."""
+        """Return the name of the code behind a primitive, such as ``"jit:avx512_core"``."""
         text = ctypes.c_char_p()
         self.call("dnnl_primitive_desc_query", description, _IMPLEMENTATION, 0, ctypes.byref(text))
         return (text.value or b"").decode()
@@ -251,7 +251,7 @@ class Native:
 
 
 def describe(status: int) -> str:
-    """A ``dnnl_status_t`` in words."""
+    """Return a ``dnnl_status_t`` in words."""
     return _STATUS.get(status, f"status {status}")
 
 
@@ -281,7 +281,7 @@ def load_openmp() -> ctypes.PyDLL:
 
 
 def path() -> str | None:
-    """Where the wheel has put the library; None when the wheel is not installed."""
+    """Return where the wheel has put the library; None when the wheel is not installed."""
     try:
         files = distribution(WHEEL).files or ()
     except PackageNotFoundError:
@@ -291,7 +291,7 @@ def path() -> str | None:
 
 @cache
 def native() -> Native:
-    """The library, loaded once.
+    """Return the library, loaded once.
 
     Raises
     ------

@@ -42,7 +42,7 @@ class OneDnn(OpLibrary):
     ops = frozenset({"matmul", *ROLES, *POOLING, *ATTENTION})
 
     def probe(self) -> str | None:
-        """Whether wheel and OpenMP runtime are here."""
+        """Return whether wheel and OpenMP runtime are here."""
         if path() is None:
             return f"{WHEEL} is not installed: pip install {WHEEL}"
         try:
@@ -52,13 +52,13 @@ class OneDnn(OpLibrary):
         return None
 
     def version(self) -> str:
-        """The version of oneDNN."""
+        """Return the version of oneDNN."""
         return native().version()
 
     def implement(
         self, op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """A function around a chain; see `OpLibrary.implement`."""
+        """Return a function around a chain; see `OpLibrary.implement`."""
         known = _DTYPES if op == "matmul" or op in ROLES else _WIDE
         if any(o.dtype not in known for o in operands):
             return None
@@ -117,5 +117,5 @@ def _writing(chain: Chain, output: Spec, order: Axes | None = None) -> Callable[
 
 
 def is_slow(chain: Chain) -> bool:
-    """Has the library nothing but its reference code?"""
+    """Return whether the library has nothing but its reference code."""
     return "ref" in chain.implementation

@@ -44,11 +44,11 @@ class Pooling:
         self.algorithm = POOLING_MAX if op.startswith("max") else average
 
     def layout(self, shape: Shape) -> int:
-        """A new memory descriptor."""
+        """Return a new memory descriptor."""
         return self.native.layout(shape, row_major(shape), self.dtype)
 
     def forward(self) -> int:
-        """A primitive descriptor for y; the gradient wants it as a hint."""
+        """Return a primitive descriptor for y; the gradient wants it as a hint."""
         native, create = self.native, "dnnl_pooling_forward_primitive_desc_create"
         x, y = self.layout(self.x), self.layout(self.y)
         made = native.make(
@@ -58,7 +58,7 @@ class Pooling:
         return made
 
     def backward(self, hint: int) -> int:
-        """A primitive descriptor for the gradient of x."""
+        """Return a primitive descriptor for the gradient of x."""
         native, create = self.native, "dnnl_pooling_backward_primitive_desc_create"
         x, y = self.layout(self.x), self.layout(self.y)
         made = native.make(create, native.engine, self.algorithm, x, y, *self.window, hint, native.attributes)
@@ -66,14 +66,14 @@ class Pooling:
         return made
 
     def chain(self, description: int, *operands: tuple[Arg, int]) -> Chain:
-        """A chain over `operands`."""
+        """Return a chain over `operands`."""
         return Chain(self.op, self.native, description, operands, self.threads)
 
 
 def pooling(
     native: Native, op: str, shapes: Sequence[Shape], output: Spec, params: Mapping[str, Any], threads: int
 ) -> tuple[Chain, Callable[..., Any]]:
-    """The chain that does the work of `op`, and `op` as a function of its operands."""
+    """Return the chain that does the work of `op`, and `op` as a function of its operands."""
     is_gradient = op.endswith("_grad")
     x, y = (output.shape, shapes[0]) if is_gradient else (shapes[0], output.shape)
     pool = Pooling(native, op, x, y, params, output.dtype.name, threads)
@@ -91,7 +91,7 @@ def pooling(
 
 
 def is_finite(x: Any) -> bool:
-    """Is every element of `x` finite? True only if so; False as well when the sum is too large.
+    """Return whether every element of `x` is finite; False as well when the sum is too large.
 
     The maxima of the library pass NaN over and begin at the lowest finite number; ours do not.
     """

@@ -22,7 +22,7 @@ THIN = 8
 
 
 def factors(operands: Sequence[Layout], params: Mapping[str, Any]) -> tuple[Layout, Layout]:
-    """The operands of ``matmul`` as they are multiplied."""
+    """Return the operands of ``matmul`` as they are multiplied."""
     a, b = operands
     return (
         transposed(a) if params.get("transpose_a") else a,
@@ -31,13 +31,13 @@ def factors(operands: Sequence[Layout], params: Mapping[str, Any]) -> tuple[Layo
 
 
 def transposed(layout: Layout) -> Layout:
-    """The last two axes exchanged."""
+    """Return the last two axes exchanged."""
     shape, strides = layout.shape, layout.strides
     return replace(layout, shape=(*shape[:-2], *shape[:-3:-1]), strides=(*strides[:-2], *strides[:-3:-1]))
 
 
 def is_product(a: Layout, b: Layout) -> bool:
-    """Is ``a @ b`` a product of matrices, or of stacks of the same shape, and large enough?"""
+    """Return whether ``a @ b`` is a product of matrices, or of stacks of the same shape, and large enough."""
     stacks = a.shape[:-2], b.shape[:-2]
     if stacks[1] not in (stacks[0], ()) or math.prod(a.shape) * b.shape[-1] < SMALL:
         return False
@@ -45,7 +45,7 @@ def is_product(a: Layout, b: Layout) -> bool:
 
 
 def is_thin(a: Layout, b: Layout) -> bool:
-    """Is it one matrix times another, with few rows or columns and long sums?"""
+    """Return whether it is one matrix times another, with few rows or columns and long sums."""
     return len(a.shape) == len(b.shape) == 2 and min(a.shape[0], b.shape[1]) <= THIN < a.shape[1]
 
 
@@ -68,7 +68,10 @@ def order_of_product(b: Layout) -> Axes:
 
 
 def product(native: Native, a: Layout, b: Layout, threads: int) -> Chain | None:
-    """A chain over `a`, `b` and an output in `order_of_product`; None when rows of `a` lie too far apart."""
+    """Return a chain over `a`, `b` and an output in `order_of_product`.
+
+    None when rows of `a` lie too far apart.
+    """
     rows = a
     if len(b.shape) < len(a.shape):
         found = collapsed(a)

@@ -24,7 +24,7 @@ Lengths = Mapping[str, int]
 
 
 def merged(models: Sequence[Any], lengths: Sequence[Lengths], axes: Mapping[tuple[int, int], str]) -> Any:
-    """One model of `models`, which were written for these `lengths`.
+    """Return one model of `models`, which were written for these `lengths`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class _Fit:
         self._matrix = np.array(rows, np.float64)
 
     def terms(self, what: str, arrays: Sequence[Any]) -> dict[tuple[str, ...], Any]:
-        """The factor of each product of lengths, without those that are 0.
+        """Return the factor of each product of lengths, without those that are 0.
 
         Raises
         ------
@@ -120,7 +120,10 @@ class _Fit:
 
 
 def _inferred(graph: Any, name: str, terms: Mapping[tuple[str, ...], Any]) -> Any:
-    """The shape with -1 for its one open length, where that is all that reads it: readers see the rest."""
+    """Return the shape with -1 for its one open length, where that is all that reads it.
+
+    Readers see the rest.
+    """
     readers = [n for n in nodes_within(graph.node) if name in n.input]
     constant = terms.get((), 0)
     varies = sum(abs(f) for t, f in terms.items() if t)

@@ -27,14 +27,14 @@ class Expansions:
 
     @staticmethod
     def has(call: Call) -> bool:
-        """Does ONNX define the operator of `call` by others?"""
+        """Return whether ONNX defines the operator of `call` by others."""
         schema = _schema(call.operator, None, call.domain)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
     def find(
         self, call: Call, inputs: Sequence[Value], attributes: Mapping[str, Any], opsets: Mapping[str, int]
     ) -> Function:
-        """The body of the operator for inputs of these types.
+        """Return the body of the operator for inputs of these types.
 
         Raises
         ------
@@ -83,7 +83,7 @@ def _expansion(
 def _written(
     schema: Any, version: int, call: Call, inputs: Sequence[Value], attributes: Mapping[str, Any]
 ) -> bytes:
-    """The function in ONNX's own spelling, serialized; empty when there is none."""
+    """Return the function in ONNX's own spelling, serialized; empty when there is none."""
     if any(callable(v) for v in attributes.values()):
         return b""  # a graph that is an attribute has names of the graph around it
     if schema.has_context_dependent_function:

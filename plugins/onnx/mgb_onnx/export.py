@@ -54,13 +54,13 @@ class GraphSheet(Sheet):
         self._around: GraphSheet | None = None
 
     def within(self) -> GraphSheet:
-        """A sheet for a graph that sees the values of this one, where its constants stand."""
+        """Return a sheet for a graph that sees the values of this one, where its constants stand."""
         made = GraphSheet(self.library, self._names, self._style, self._inside)
         made._around, made._node_names = self, self._node_names
         return made
 
     def new_name(self, wanted: str) -> str:
-        """A name that nothing has, here and in the graphs around."""
+        """Return a name that nothing has, here and in the graphs around."""
         return self._names.new(wanted)
 
     def constant(self, array: Any) -> str:
@@ -160,7 +160,7 @@ class Library:
         self._open: dict[str, Node] = {}
 
     def function(self, node: Node) -> str:
-        """The operator that stands for `node`; its function is written if it was not yet.
+        """Return the operator that stands for `node`; its function is written if it was not yet.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Library:
         return proto
 
     def finished(self) -> list[Any]:
-        """The functions, with the opsets that they are written in."""
+        """Return the functions, with the opsets that they are written in."""
         opsets = [onnx.helper.make_opsetid("", self.opset), onnx.helper.make_opsetid(DOMAIN, 1)]
         written = list(self.functions.values())
         for proto in written:
@@ -220,7 +220,7 @@ def _identifier(text: str) -> str:
 
 
 def _json_of(value: Any) -> Any:
-    """A parameter as JSON: tuples are lists, a dtype is ``{"dtype": name}``."""
+    """Return a parameter as JSON: tuples are lists, a dtype is ``{"dtype": name}``."""
     if isinstance(value, tuple | list):
         return [_json_of(v) for v in value]
     if isinstance(value, np.dtype):

@@ -20,7 +20,7 @@ from .sheet import OPSET
 
 
 def append_to(file: Any, model: Any) -> Any:
-    """The model in `file` with the graph of `model` beside its own.
+    """Return the model in `file` with the graph of `model` beside its own.
 
     Both keep the names of their inputs and outputs; values inside the new one get a prefix.
 

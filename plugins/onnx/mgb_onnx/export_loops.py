@@ -23,13 +23,13 @@ class Writer(Protocol):
         """Add a node of one output and return the name of its value."""
 
     def constant(self, array: Any) -> str:
-        """The name of a constant."""
+        """Return the name of a constant."""
 
     def new_name(self, wanted: str) -> str:
-        """A name that nothing has, here and in the graphs around."""
+        """Return a name that nothing has, here and in the graphs around."""
 
     def within(self) -> Writer:
-        """A sheet for a graph that sees the values of this one."""
+        """Return a sheet for a graph that sees the values of this one."""
 
     def write(self, graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Add the nodes of `graph`."""
@@ -66,7 +66,7 @@ def _cond(sheet: Writer, node: Node, inputs: Sequence[str]) -> list[str]:
 def _chosen(
     sheet: Writer, chooser: Node, index: str, graphs: Sequence[Graph], operands: Sequence[str]
 ) -> list[str]:
-    """The results of one of `graphs`: of the last one, or of one of those before it."""
+    """Return the results of one of `graphs`: of the last one, or of one of those before it."""
     *others, graph = graphs
     names = _names(sheet, "chosen", len(graph.outputs))
     if not others:
@@ -108,7 +108,7 @@ def _typed(name: str, dtype: Any, shape: Sequence[int] | None = None) -> Any:
 
 
 def graphs_within(node: Any) -> Iterator[Any]:
-    """The graphs that a node of ONNX holds."""
+    """Yield the graphs that a node of ONNX holds."""
     for attribute in node.attribute:
         yield from (attribute.g,) if attribute.HasField("g") else attribute.graphs
 

@@ -188,7 +188,7 @@ def conv_transpose(sheet: Sheet, node: Node, g: str, w: str) -> str:
 
 
 def left_over(node: Node) -> tuple[int, ...]:
-    """The rows and columns at the end that no window met."""
+    """Return the rows and columns at the end that no window met."""
     g, w = (i.spec.shape[2:] for i in node.inputs)
     p = node.params
     axes = zip(p["size"], g, w, p["stride"], p["padding"], p["dilation"])
@@ -258,12 +258,12 @@ def one_folded(node: Node) -> bool:
 
 
 def one_sided(node: Node) -> bool:
-    """Does the slope broadcast to the other operand, not the other way?"""
+    """Return whether the slope broadcasts to the other operand, not the other way."""
     return bool(node.spec.shape == node.inputs[0].spec.shape)
 
 
 def has_windows(node: Node) -> bool:
-    """Are there images and channels to look at?"""
+    """Return whether there are images and channels to look at."""
     return all(i.spec.size for i in node.inputs)
 
 

@@ -34,7 +34,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _wrapped(index: Tensor, length: int) -> Tensor:
-    """An int64 index counted from the start."""
+    """Return an int64 index counted from the start."""
     wide = cast(index, dtype=dtypes.int64)
     return where(lt(wide, 0), wide + length, wide)
 
@@ -47,7 +47,7 @@ def _linear(indices: Sequence[Tensor], lengths: Sequence[int]) -> Tensor:
 
 
 def _window_places(shape: Sequence[int], window: Window) -> Tensor:
-    """The row-major places of the elements of `window`, in its shape."""
+    """Return the row-major places of the elements of `window`, in its shape."""
     total = literal(0, dtypes.int64)
     for axis, ((start, stop, step), stride) in enumerate(zip(window, _strides(shape))):
         lengths = [1] * len(shape)
@@ -179,7 +179,7 @@ def _cropped(x: Tensor, padding: Pair) -> Tensor:
 def _conv2d_grad_weight(
     g: Tensor, x: Tensor, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Tensor:
-    """A convolution of the images with the gradient, whose channels are the images of the batch."""
+    """Return a convolution of the images with the gradient, whose channels are the images of the batch."""
     n, c, h, w = x.shape
     per_group = c // groups
     images = transpose(reshape(x, shape=(n, groups, per_group, h, w)), axes=(2, 1, 0, 3, 4))

@@ -132,11 +132,11 @@ class Word:
     when: Callable[[Node], bool] = _always
 
     def places(self, node: Node) -> range:
-        """The operands that `takes` speaks of, by number."""
+        """Return the operands that `takes` speaks of, by number."""
         return range(len(node.inputs))[slice(*self.operands)]
 
     def carried(self, node: Node) -> dict[Dtype, Dtype] | None:
-        """Which dtypes must be carried and by which; None: this word does not serve."""
+        """Return which dtypes must be carried and by which; None: this word does not serve."""
         if not self.when(node):
             return None
         found: dict[Dtype, Dtype] = {}

@@ -23,7 +23,7 @@ class Onnx(Format):
     name = "onnx"
 
     def recognizes(self, data: bytes) -> bool:
-        """Are the outermost fields, as far as the bytes go, those of a ModelProto?"""
+        """Return whether the outermost fields, as far as the bytes go, are those of a ModelProto."""
         place = 0
         while place < len(data):
             begin = place
@@ -59,7 +59,7 @@ class Onnx(Format):
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number in protobuf's spelling, seven bits in a byte, and where it ends."""
+    """Return a number in protobuf's spelling, seven bits in a byte, and where it ends."""
     number = shift = 0
     for byte in data[place : place + 10]:
         place += 1

@@ -61,7 +61,7 @@ QUOTIENT, REMAINDER = (
 
 
 def spelling_of(node: Node) -> Spelling | None:
-    """A function that computes what `node` does from Tensors like its inputs; None: there is none."""
+    """Return a function that computes what `node` does from Tensors like its inputs; None: there is none."""
     function, takes = SPELLINGS.get(node.op.name, (None, frozenset()))
     if function is not None and all(i.spec.dtype in takes for i in node.inputs[:1]):
         return function
@@ -73,7 +73,7 @@ def spelling_of(node: Node) -> Spelling | None:
 
 
 def _safe(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A divisor that is neither 0 nor -1, and where `b` is the one or the other."""
+    """Return a divisor that is neither 0 nor -1, and where `b` is the one or the other."""
     zero = eq(b, 0)
     minus = eq(b, -1) if a.dtype in dtypes.SIGNED else logical_and(zero, logical_not(zero))
     return where(logical_or(zero, minus), 1, b), zero, minus
@@ -152,7 +152,7 @@ def _mulhi(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _negative(x: Tensor) -> Tensor:
-    """The sign bit; that of a NaN is lost."""
+    """Return the sign bit; that of a NaN is lost."""
     return logical_or(lt(x, 0), logical_and(eq(x, 0), lt(1 / x, 0))) if x.dtype in dtypes.FLOATS else lt(x, 0)
 
 
@@ -177,7 +177,7 @@ def _through_double(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """The rounding error of ``1 + x`` cancels against that of ``u - 1`` (Kahan)."""
+    """Return the rounding error of ``1 + x`` cancels against that of ``u - 1`` (Kahan)."""
     u = 1 + x
     plain = logical_or(eq(u, x), eq(u, INF))
     return where(eq(u, 1), x, where(plain, log(u), log(u) * (x / where(plain, 1, u - 1))))

@@ -96,7 +96,7 @@ class Model(model_file.Model):
             self.weights.keep(a for a in _arrays(body) if all(a is not w for w, _ in found.values()))
 
     def __call__(self, *inputs: Value) -> tuple[Value, ...]:
-        """The values of the outputs; see `mgb.jit.load` for a call that checks its inputs."""
+        """Return the values of the outputs; see `mgb.jit.load` for a call that checks its inputs."""
         try:
             return self._outputs(inputs)
         except (LoadLimitError, SymbolicReadError) as error:
@@ -111,7 +111,7 @@ class Model(model_file.Model):
     # what is known before any data
 
     def _checked(self) -> tuple[Call, ...]:
-        """The nodes that wait for data; the results of the others join what is known."""
+        """Return the nodes that wait for data; the results of the others join what is known."""
         _Check(self._functions).all_of(self.body)
         left = []
         for call in self.body.calls:
@@ -159,7 +159,7 @@ class Model(model_file.Model):
         return self._call_function(call, function, inputs, attributes)
 
     def _attributes(self, call: Call, scope: Scope, body: Body, outer: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes with references followed, and graphs as functions over `scope`."""
+        """Return the attributes with references followed, and graphs as functions over `scope`."""
         given = {}
         for name, value in call.attributes.items():
             if isinstance(value, Reference):
@@ -264,7 +264,7 @@ class _at:
 
 
 def _specs(file: ModelFile, names: Sequence[str] | None) -> Iterator[model_file.ValueSpec]:
-    """The outputs, or values in the graph that are called `names`."""
+    """Yield the outputs, or values in the graph that are called `names`."""
     known = {spec.name: spec for spec in file.outputs}
     for name in known if names is None else names:
         yield known.get(name, model_file.ValueSpec(name, None, None))
@@ -309,7 +309,7 @@ def _free_names(body: Body) -> set[str]:
 
 
 def _bodies(body: Body, functions: Mapping[Key, Function]) -> Iterable[Body]:
-    """Every body in a file."""
+    """Return every body in a file."""
     stack = [body, *(f.body for f in functions.values())]
     while stack:
         top = stack.pop()
@@ -318,7 +318,7 @@ def _bodies(body: Body, functions: Mapping[Key, Function]) -> Iterable[Body]:
 
 
 def _arrays(body: Body) -> Iterable[Value]:
-    """The arrays that stand in the file: initializers and attributes."""
+    """Return the arrays that stand in the file: initializers and attributes."""
     yield from body.constants.values()
     for call in body.calls:
         yield from call.attributes.values()

@@ -103,7 +103,7 @@ def _names(found: Mapping[str, Any], key: str) -> list[str]:
 
 
 def own_op(proto: Any, place: str) -> tuple[str, Mapping[str, Any]] | None:
-    """The op, and its parameters, that a FunctionProto of our domain was written for."""
+    """Return the op, and its parameters, that a FunctionProto of our domain was written for."""
     if proto.domain != DOMAIN:
         return None
     text = {p.key: p.value for p in proto.metadata_props}.get(OWN_OP)
@@ -125,7 +125,7 @@ def _json(text: str, place: str) -> Any:
 
 
 def _parameter(value: Any) -> Any:
-    """A parameter of an op: lists are tuples, ``{"dtype": name}`` is a dtype."""
+    """Return a parameter of an op: lists are tuples, ``{"dtype": name}`` is a dtype."""
     if isinstance(value, list):
         return tuple(map(_parameter, value))
     if isinstance(value, dict) and value.get("dtype") in dtypes.BY_NAME:

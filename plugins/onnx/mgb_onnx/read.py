@@ -123,7 +123,7 @@ class _Reader:
         return ModelFile(body, tuple(specs), outputs, functions, metadata, said.structure if said else "")
 
     def graph(self, proto: Any, opsets: Mapping[str, int], place: str, outer: Known) -> Body:
-        """A graph, or one inside a node that sees the names in `outer`."""
+        """Return a graph, or one inside a node that sees the names in `outer`."""
         constants = {
             t.name: self.array(t, f"{place}, initializer {t.name!r}")
             for t in proto.initializer
@@ -141,7 +141,7 @@ class _Reader:
         return self._body(proto, inputs, outputs, constants, opsets, place, outer)
 
     def function(self, proto: Any) -> Function:
-        """An operator that the file defines."""
+        """Return an operator that the file defines."""
         place = f"function {proto.domain}:{proto.name}"
         opsets = _opsets(proto.opset_import) or self._opsets
         body = self._body(proto, tuple(proto.input), tuple(proto.output), {}, opsets, place, Known())
@@ -180,7 +180,7 @@ class _Reader:
         return Body(inputs, outputs, tuple(calls), constants, opsets, place)
 
     def call(self, node: Any, opsets: Mapping[str, int], place: str, known: Known) -> Call:
-        """A node; `known` are the names that it and the graphs inside it may read."""
+        """Return a node; `known` are the names that it and the graphs inside it may read."""
         domain = _domain(node.domain)
         place = f"{place} {node.name!r} ({f'{domain}:' if domain else ''}{node.op_type})"
         if domain not in opsets and domain != DOMAIN and not any(f.domain for f in self._proto.functions):
@@ -195,7 +195,7 @@ class _Reader:
         )
 
     def attribute(self, proto: Any, opsets: Mapping[str, int], place: str, known: Known) -> Any:
-        """The value of an attribute as Python data."""
+        """Return the value of an attribute as Python data."""
         if proto.ref_attr_name:
             return Reference(proto.ref_attr_name)
         where = f"{place}, attribute {proto.name!r}"
@@ -205,7 +205,7 @@ class _Reader:
         return read(self, proto, opsets, where, known)
 
     def array(self, proto: Any, place: str) -> Host:
-        """A TensorProto's array, of this file or another one in its folder."""
+        """Return a TensorProto's array, of this file or another one in its folder."""
         if proto.HasField("segment"):
             raise UnsupportedError(f"{place}: arrays in segments are not supported")
         raw = self._external(proto, place) if proto.data_location == proto.EXTERNAL else None
@@ -214,7 +214,7 @@ class _Reader:
         return array
 
     def dense(self, proto: Any, place: str) -> Host:
-        """A SparseTensorProto's array."""
+        """Return a SparseTensorProto's array."""
         values, indices = self.array(proto.values, place), self.array(proto.indices, place)
         shape = tuple(proto.dims)
         if any(d < 0 for d in shape) or len(shape) > MOST_AXES:
@@ -281,7 +281,7 @@ def _length(dim: Any) -> int | str | None:
 
 
 def _inside(folder: Path, location: str, place: str) -> Path:
-    """The file that `location` names, which must be below `folder`, links followed."""
+    """Return the file that `location` names, which must be below `folder`, links followed."""
     given = Path(location)
     try:
         path = (folder / given).resolve() if location else folder
@@ -320,7 +320,7 @@ _ATTRIBUTES: dict[int, Any] = {
 
 
 def read_function(data: bytes, defaults: Iterable[Any], opsets: Mapping[str, int]) -> Function:
-    """A serialized FunctionProto whose attributes default to `defaults`, AttributeProtos."""
+    """Return a serialized FunctionProto whose attributes default to `defaults`, AttributeProtos."""
     proto = onnx.FunctionProto.FromString(data)
     proto.attribute_proto.extend(defaults)
     made = {*proto.input, *(name for node in proto.node for name in node.output)}

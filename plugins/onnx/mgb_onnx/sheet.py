@@ -55,7 +55,7 @@ class Sheet:
         return made
 
     def constant(self, array: Any) -> str:
-        """The name of a constant; equal ones are written once."""
+        """Return the name of a constant; equal ones are written once."""
         array = np.asarray(array)
         key = exact_text(array)
         if key in self._constants:
@@ -71,7 +71,7 @@ class Sheet:
         return name
 
     def integers(self, values: Sequence[int]) -> str:
-        """A 1-d int64 constant."""
+        """Return a 1-d int64 constant."""
         return self.constant(np.array(values, np.int64).reshape(len(values)))
 
     def cast(self, name: str, dtype: np.dtype[Any]) -> str:

@@ -16,7 +16,7 @@ _STATISTICS = {"BatchNormalization": (3, 4)}
 
 
 def weights_of(body: Body, functions: Mapping[Key, Function]) -> Iterator[tuple[str, tuple[Host, bool]]]:
-    """The initializers that are floats of one axis at least, each with whether it is learnt.
+    """Yield the initializers that are floats of one axis at least, each with whether it is learnt.
 
     One that an operator wants to know in numbers, such as the scales of a Resize, is not one of them.
     """

@@ -42,7 +42,7 @@ _FIELDS = {
 
 
 def dtype_of(number: int, place: str) -> np.dtype[Any]:
-    """The dtype that ONNX calls `number`.
+    """Return the dtype that ONNX calls `number`.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def dtype_of(number: int, place: str) -> np.dtype[Any]:
 
 
 def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
-    """The array in a TensorProto, whose size is checked before anything is allocated.
+    """Return the array in a TensorProto, whose size is checked before anything is allocated.
 
     Parameters
     ----------
@@ -153,13 +153,13 @@ class Weights:
 
 
 def host_of(value: Value) -> Host:
-    """The array behind `value`; that of a Tensor is read, which splits the program of a trace."""
+    """Return the array behind `value`; that of a Tensor is read, which splits the program of a trace."""
     array: Host = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     return array
 
 
 def is_known(value: Value) -> bool:
-    """Does `value` hold no Tensor, so that what depends on it can be worked out now?"""
+    """Return whether `value` holds no Tensor, so that what depends on it can be worked out now."""
     if isinstance(value, list | tuple):
         return all(map(is_known, value))
     return not isinstance(value, Tensor)

@@ -99,7 +99,10 @@ class Triton(Generated, OnGpus):
         return compiler.missing() or driver.missing() or self._older() or products.problem()
 
     def _older(self) -> str | None:
-        """Why the driver may refuse machine code; for some GPUs Triton has an assembler that is newer."""
+        """Return why the driver may refuse machine code.
+
+        For some GPUs Triton has an assembler that is newer.
+        """
         return driver.older_than(compiler.assembler(driver.properties(driver.current()).capability))
 
     def version(self) -> str:
@@ -114,7 +117,7 @@ class Toolchain:
         return compiler.version()
 
     def compile(self, source: str, properties: Properties) -> bytes:
-        """One kernel for the GPU, and what its launch must know."""
+        """Return one kernel for the GPU, and what its launch must know."""
         problem = compiler.missing()
         if problem is not None:
             raise compiler.TritonError(problem)

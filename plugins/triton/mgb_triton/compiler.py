@@ -91,14 +91,14 @@ def version() -> str:
 
 
 def missing() -> str | None:
-    """Why nothing can be compiled here, with the command that mends it; None when it can."""
+    """Return why nothing can be compiled here, with the command that mends it; None when it can."""
     if find_spec("triton") is None or version() == "none":
         return f"Triton is not installed; {INSTALL}"
     return unsupported(version())
 
 
 def unsupported(found: str) -> str | None:
-    """Why this version of Triton will not do."""
+    """Return why this version of Triton will not do."""
     if _release(found) in SUPPORTED:
         return None
     first, last = (".".join(map(str, n)) for n in (min(SUPPORTED), max(SUPPORTED)))
@@ -111,14 +111,17 @@ def _release(found: str) -> tuple[int, ...]:
 
 
 def assembler(capability: tuple[int, int]) -> str:
-    """The CUDA of what makes machine code for such a GPU."""
+    """Return the CUDA of what makes machine code for such a GPU."""
     older, newer, since = SUPPORTED[_release(version())]
     return newer if capability >= since else older
 
 
 @cache
 def nearest(capability: tuple[int, int]) -> int:
-    """The architecture to compile for: the newest of the same major number that is not newer than the GPU."""
+    """Return the architecture to compile for.
+
+    The newest of the same major number that is not newer than the GPU.
+    """
     wanted = 10 * capability[0] + capability[1]
     same = [a for a in ARCHITECTURES if a <= wanted and a // 10 == capability[0]]
     if not same:
@@ -139,7 +142,7 @@ _lock = forking.lock()
 
 
 def compile_source(source: str, architecture: int) -> Compiled:
-    """One kernel.
+    """Return one kernel.
 
     Parameters
     ----------

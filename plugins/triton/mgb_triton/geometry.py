@@ -46,7 +46,7 @@ BUSY, MOST_CHUNKS = 4, 4096
 
 
 def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] = frozenset()) -> Choice:
-    """The variant for a call, by rule.
+    """Return the variant for a call, by rule.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] =
 
 
 def _plain(frame: Frame, steps: Steps, properties: Properties, askew: Collection[int]) -> Choice:
-    """The variant for arrays that all have their neighbours along the innermost loop."""
+    """Return the variant for arrays that all have their neighbours along the innermost loop."""
     v = _unshaped(frame, steps, askew)
     if frame.flat:
         return chosen(frame, steps, properties, _flat(frame, steps, properties, v))
@@ -80,7 +80,7 @@ def _unshaped(frame: Frame, steps: Steps, askew: Collection[int]) -> Variant:
 
 
 def chosen(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Choice:
-    """How a variant with these tiles is launched."""
+    """Return how a variant with these tiles is launched."""
     if frame.flat and v.folded != steps.loops.folded:
         steps = _across(frame, steps) or steps
     if v.is_flat(frame):
@@ -92,7 +92,7 @@ def chosen(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Ch
 
 
 def candidates(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
-    """The choice of the rule, and others that may be faster."""
+    """Yield the choice of the rule, and others that may be faster."""
     yield first
     v: Variant = first.variant
     for warps in (v.warps // 2, 2 * v.warps):
@@ -169,7 +169,7 @@ def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
 
 
 def _square(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
-    """A tile without reductions that is long enough along either axis."""
+    """Return a tile without reductions that is long enough along either axis."""
     loaded = power(max(_registers(p.reads) for p in frame.schedule.passes) or 1)
     few = -(-steps.rows // SIDE) * -(-steps.length // SIDE) < properties.multiprocessors
     side = SIDE // 2 if few or loaded > MOST_LOADED else SIDE
@@ -196,12 +196,15 @@ def _columns(frame: Frame, steps: Steps, v: Variant) -> Variant:
 
 
 def _turned(frame: Frame, steps: Steps, v: Variant) -> Variant:
-    """A tile that is long enough along either axis; turning what lies across takes registers as well."""
+    """Return a tile that is long enough along either axis.
+
+    Turning what lies across takes registers as well.
+    """
     return _neighbours(frame, steps, v, NEIGHBOURS // 2, STAYING // 2)
 
 
 def _neighbours(frame: Frame, steps: Steps, v: Variant, least: int, staying: int) -> Variant:
-    """A tile of `least` rows or more, which stay in so many registers of all threads."""
+    """Return a tile of `least` rows or more, which stay in so many registers of all threads."""
     registers, whole = _row_registers(frame), power(max(1, steps.length))
     rows, most = power(max(1, steps.rows)), staying if frame.kept else LOOPED
     if least * whole * registers <= most:
@@ -228,7 +231,10 @@ def _own(frame: Frame) -> int:
 
 
 def _worked(v: Variant, tall: int, long: int, own: int) -> Variant:
-    """A tile, and as many warps as give each thread `own` elements of it. Triton takes but powers of two."""
+    """Return a tile, and as many warps as give each thread `own` elements of it.
+
+    Triton takes but powers of two.
+    """
     assert tall == power(tall) and long == power(long), (tall, long)
     return replace(v, tall=tall, long=long, warps=max(1, min(MOST_WARPS, tall * long // (32 * own))))
 

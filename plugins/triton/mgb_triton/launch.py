@@ -57,13 +57,13 @@ class Unit(AnyUnit):
         return kernel.image, kernel.shared
 
     def shared(self, variant: Variant) -> Hashable | None:
-        """The variant of a kernel that takes several sets of operands; None where there is none."""
+        """Return the variant of a kernel that takes several sets of operands; None where there is none."""
         if not variant.is_flat(self.frame) or variant.wide:
             return None
         return replace(variant, tail=True, units=UNITS)
 
     def batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
-        """One launch for as many members as its table has room for."""
+        """Yield one launch for as many members as its table has room for."""
         first = plans[members[0]]
         assert first is not None
         variant = self.shared(first.choice.variant)

@@ -151,7 +151,7 @@ class Product:
         return Form(letters, tuple(whole), tiles or self.tiles or self.rule(values), self._is_wide(values))
 
     def _is_wide(self, values: Mapping[str, int]) -> bool:
-        """Are elements so far apart that their distance takes more than 32 bits?"""
+        """Return whether elements are so far apart that their distance takes more than 32 bits."""
         m, n, k = (values[size] for size in "mnk")
         far = [m * k, k * n, m * n]
         for name, _ in self.operands:
@@ -160,12 +160,12 @@ class Product:
         return max(far) >= 1 << 31
 
     def _is_long(self) -> bool:
-        """Does what follows the product take many registers for each element?"""
+        """Return whether what follows the product takes many registers for each element."""
         ops = [n.op.name for n in self.epilogue.nodes if n.op is not CONST]
         return len(ops) > LONG or not CALLS.isdisjoint(ops)
 
     def rule(self, values: Mapping[str, int]) -> Tiles:
-        """The tiles for a call, by rule."""
+        """Return the tiles for a call, by rule."""
         itemsize = self.left.outputs[0].spec.dtype.itemsize
         own = 64 // itemsize if self._is_long() else OWN
         return tiles_for(values["m"], values["n"], values["k"], itemsize, own)
@@ -179,7 +179,7 @@ class Product:
         return self.form([0] * len(self.operands), values)
 
     def source(self, form: Form) -> str:
-        """The text of the kernel."""
+        """Return the text of the kernel."""
         return "\n".join([*self._head(form), *(f"    {line}" for line in self._body(form)), ""])
 
     def _head(self, form: Form) -> list[str]:
@@ -270,7 +270,7 @@ class Product:
         start(self.device.stream(), packet.table)
 
     def _plan(self, key: Hashable, form: Form, values: Mapping[str, int]) -> tuple[bytes, Launch]:
-        """The parameters but the addresses, and the launch, of calls that are alike."""
+        """Return the parameters but the addresses, and the launch, of calls that are alike."""
         function, found = self.load(form)
         blocks = -(-values["m"] // found.m) * -(-values["n"] // found.n)
         start = self.device.launcher(function, (blocks, 1), 32 * found.warps)
@@ -280,7 +280,7 @@ class Product:
         return plan
 
     def values(self, arrays: Sequence[Any]) -> dict[str, int]:
-        """The sizes, as arrays and outputs tell them, and the strides."""
+        """Return the sizes, as arrays and outputs tell them, and the strides."""
         told, values = dict.fromkeys("mnk", 1), {}
         for (name, _), array in zip(self.operands, arrays, strict=True):
             lengths, size = _matrix(array.shape), array.dtype.itemsize
@@ -293,7 +293,7 @@ class Product:
         return values | {size: told[size] if told[size] > 1 else self.sizes[size] for size in "mnk"}
 
     def load(self, form: Form) -> tuple[Any, Tiles]:
-        """The kernel for a call, with the first tiles that the device has room for.
+        """Return the kernel for a call, with the first tiles that the device has room for.
 
         Raises
         ------
@@ -319,7 +319,7 @@ class Product:
 
 
 def readable(device: Device, arrays: Sequence[Any], out: Sequence[Any]) -> list[Any]:
-    """The inputs, or copies of those that are written over, and of those that step between elements.
+    """Return the inputs, or copies of those that are written over, and of those that step between elements.
 
     Blocks read what others write.
     """
@@ -332,13 +332,13 @@ def readable(device: Device, arrays: Sequence[Any], out: Sequence[Any]) -> list[
 
 
 def _matrix(shape: Sequence[int]) -> tuple[int, int]:
-    """The last two lengths of a shape; all before them are 1."""
+    """Return the last two lengths of a shape; all before them are 1."""
     down, right = (1, 1, *shape)[-2:]
     return down, right
 
 
 def _iota(node: Node, axes: Axes) -> str:
-    """The row-major place of each element, in the shape of `node`."""
+    """Return the row-major place of each element, in the shape of `node`."""
     down, right = _matrix(node.spec.shape)
     (i, j), kind = axes.places, t_type(node)
     if down == 1:
@@ -347,7 +347,7 @@ def _iota(node: Node, axes: Axes) -> str:
 
 
 def _place(name: str, places: tuple[str, str], letters: Mapping[str, str]) -> str:
-    """Where the elements of an operand are; both axes of a tile have their say, if only by a 0."""
+    """Return where the elements of an operand are; both axes of a tile have their say, if only by a 0."""
     terms = [name]
     for axis, index in enumerate(places):
         letter = letters[f"{name}_{axis}"]

@@ -92,7 +92,7 @@ class Passes:
             self.line(f"i{loops[0]} = {rest}")
 
     def offset(self, group: int, loops: Iterable[int]) -> str:
-        """How far a class has gone along `loops`."""
+        """Return how far a class has gone along `loops`."""
         letters = self.variant.classes[group]
         terms = [f"i{j}" if letters[j] == "1" else f"i{j} * s{group}_{j}" for j in loops if letters[j] != "0"]
         return " + ".join(terms)
@@ -103,13 +103,13 @@ class Passes:
         return 0 if self.flat or not self.variant.folded or not self.variant.folded[-1] else 1
 
     def _along(self, axis: int) -> str:
-        """The lanes as a hint has them: for each axis of a tile."""
+        """Return the lanes as a hint has them: for each axis of a tile."""
         if self.flat:
             return str(self.variant.lanes)
         return f"[{self.variant.lanes}, 1]" if axis == 0 else f"[1, {self.variant.lanes}]"
 
     def hinted(self, group: int, text: str, whole: bool = True) -> str:
-        """The places of a class, with what its printer knows of their neighbours."""
+        """Return the places of a class, with what its printer knows of their neighbours."""
         v = self.variant
         single = self.flat and len(v.folded) == 1
         if v.lanes == 1 or v.classes[group][-1] != "1" or single or not (whole or self.inner_axis == 0):
@@ -118,14 +118,14 @@ class Passes:
         return f"tl.max_contiguous(tl.multiple_of({text}, {along}), {along})"
 
     def constant(self, mask: str, axis: int) -> str:
-        """A mask along an axis of the tile, which is the same for lanes."""
+        """Return a mask along an axis of the tile, which is the same for lanes."""
         v = self.variant
         if v.lanes == 1 or v.tail or axis != self.inner_axis:
             return mask
         return f"tl.max_constancy({mask}, {self._along(axis)})"
 
     def place(self, index: int) -> tuple[str, str]:
-        """Where the elements of an operand are that this tile needs, and which of them there are."""
+        """Return where the elements of an operand are that this tile needs, and which of them there are."""
         v = self.variant
         group = v.class_of[index]
         if group < 0:
@@ -302,7 +302,7 @@ class Passes:
             self.store(o, self.everywhere, range(len(self.variant.folded)))
 
     def neutral(self, node: Node) -> str:
-        """An element that changes no fold."""
+        """Return an element that changes no fold."""
         return f"tl.full((), {nothing(node)}, {t_type(node)})"
 
     def store(self, o: Operand, mask: str, loops: Iterable[int]) -> None:
@@ -369,5 +369,5 @@ class Passes:
 
     @property
     def lane_maximum(self) -> dict[Node, str]:
-        """Where the maximum of each lane still is when that of the row is known."""
+        """Return where the maximum of each lane still is when that of the row is known."""
         return {f: f"a0_{i}" for i, f in enumerate(self.frame.schedule.passes[0].folds)}

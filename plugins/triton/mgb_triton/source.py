@@ -17,13 +17,13 @@ PARTS = 128
 
 
 def texts(frame: Frame, variant: Variant) -> tuple[tuple[str, str], ...]:
-    """The text and the name of each kernel, in the order in which they are launched."""
+    """Return the text and the name of each kernel, in the order in which they are launched."""
     stages = variant.stages(frame) or (None,)
     return tuple((Printer(frame, variant).text(stage), f"mgb_{stage or 0}") for stage in stages)
 
 
 def source(frame: Frame, variant: Variant) -> str:
-    """All of them."""
+    """Return all of them."""
     return "\n".join(text for text, _ in texts(frame, variant))
 
 
@@ -31,7 +31,7 @@ class Printer(Passes):
     """Prints the kernels of one variant."""
 
     def text(self, stage: int | None) -> str:
-        """One kernel: all passes, or one stage of them."""
+        """Return one kernel: all passes, or one stage of them."""
         v = self.variant
         self.lines, self.depth = [], 1
         if v.units:
@@ -54,7 +54,7 @@ class Printer(Passes):
         return "\n".join([*head, *self.lines, ""])
 
     def signature(self) -> dict[str, str]:
-        """The type of each parameter."""
+        """Return the type of each parameter."""
         types = {o.name: POINTERS[o.node.spec.dtype.name] for o in self.frame.arrays}
         for k, p in enumerate(self.frame.schedule.passes):
             types |= {f"part{k}_{i}": POINTERS[f.spec.dtype.name] for i, f in enumerate(p.folds)}

@@ -47,12 +47,12 @@ class Clock(Protocol):
 
 
 def is_on() -> bool:
-    """May variants be measured?"""
+    """Return whether variants may be measured."""
     return SETTING.on()
 
 
 def pick(unit: Unit, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
-    """The variant for a call: what was found to be the fastest for calls of its size."""
+    """Return the variant for a call: what was found to be the fastest for calls of its size."""
     first = unit.choose(found, askew)
     if not _is_worth_it(unit, inputs, out):
         return first
@@ -86,7 +86,7 @@ def _key(unit: Unit, first: Choice) -> str:
 
 
 def fastest(unit: Unit, tried: Sequence[Choice], inputs: Sequence[Any], out: Sequence[Any]) -> int:
-    """Which of these variants is the fastest on these inputs; what they write is thrown away."""
+    """Return which of these variants is the fastest on these inputs; what they write is thrown away."""
     device = unit.device
     assert isinstance(device, Clock)
     best, least = 0, float("inf")

@@ -54,7 +54,7 @@ class Variant(Pattern):
         return self.online
 
     def is_flat(self, frame: Frame) -> bool:
-        """Has a tile one axis, along which nothing is folded? All loops are along it then."""
+        """Return whether a tile has one axis, along which nothing is folded. All loops are along it then."""
         return frame.flat and all(self.folded)
 
     @property
@@ -62,5 +62,8 @@ class Variant(Pattern):
         return 32 * self.warps
 
     def packing(self, frame: Frame) -> Packing:
-        """Each parameter on its own, and two null pointers that Triton adds: no kernel has scratch memory."""
+        """Return each parameter on its own, and two null pointers that Triton adds.
+
+        No kernel has scratch memory.
+        """
         return Packing(len(self.pointers(frame)), self.numbers, apart=True, nulls=2)

@@ -25,7 +25,7 @@ NARROW = frozenset(d.name for d in dtypes.HALVES)
 
 
 def t_type(node: Node) -> str:
-    """The Triton type of the value of `node`."""
+    """Return the Triton type of the value of `node`."""
     return f"tl.{TYPES[node.spec.dtype.name]}"
 
 
@@ -58,7 +58,7 @@ def _bitcast(node: Node, x: str) -> str:
 
 
 def cast(node: Node, x: str) -> str:
-    """A change of dtype, rounded once."""
+    """Return a change of dtype, rounded once."""
     source, target = node.inputs[0].spec.dtype, node.spec.dtype
     if source == target:
         return x
@@ -74,7 +74,7 @@ def cast(node: Node, x: str) -> str:
 
 
 def literal(node: Node) -> str:
-    """A constant of one element."""
+    """Return a constant of one element."""
     value = scalar(node)
     if node.spec.dtype.kind != "f":
         return f"tl.full((), {int(value)}, {t_type(node)})"
@@ -123,13 +123,13 @@ SPELLINGS: dict[str, Spelling] = {
 
 
 def fold(node: Node, a: str, b: str) -> str:
-    """The expression that folds two elements of reduction `node`."""
+    """Return the expression that folds two elements of reduction `node`."""
     spelling = WORDS[combine(node)]
     return spelling.format(a, b) if isinstance(spelling, str) else spelling(node, a, b)
 
 
 def total(node: Node, x: str) -> str:
-    """The expression that folds a tile along its rows; narrow integers meet in 32 bits."""
+    """Return the expression that folds a tile along its rows; narrow integers meet in 32 bits."""
     dtype, function = node.spec.dtype, f"fold_{combine(node)}"
     if dtype.kind == "f" or dtype.itemsize >= 4:
         return f"tl.reduce({x}, 1, {function}, keep_dims=True)"

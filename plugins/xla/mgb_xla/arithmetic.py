@@ -16,7 +16,7 @@ Word = Callable[..., Value]
 
 
 def plain(function: Callable[..., Value]) -> Word:
-    """A word that is one function of `lax`."""
+    """Return a word that is one function of `lax`."""
 
     def word(_node: Node, *xs: Value) -> Value:
         return function(*alike(*xs))
@@ -91,7 +91,7 @@ def _signed(x: Value) -> bool:
 
 
 def _other_sign(rest: Value, b: Value) -> Value:
-    """Is there a remainder, and is its sign not that of the divisor?"""
+    """Return whether there is a remainder, and its sign is not that of the divisor."""
     zero = like(b, 0)
     return lax.bitwise_and(lax.ne(rest, zero), lax.bitwise_xor(lax.lt(rest, zero), lax.lt(b, zero)))
 
@@ -162,7 +162,10 @@ def _cast(node: Node, x: Value) -> Value:
 
 
 def _double_of_halves(x: Value) -> Value:
-    """An integer of 64 bits as a float64: XLA takes a cast to that and one to float32 for one rounding."""
+    """Return an integer of 64 bits as a float64.
+
+    XLA takes a cast to that and one to float32 for one rounding.
+    """
     high = lax.convert_element_type(_shr(x, like(x, 32)), np.float64)
     low = lax.convert_element_type(lax.bitwise_and(x, like(x, 0xFFFFFFFF)), np.float64)
     return lax.add(lax.mul(high, like(high, 2.0**32)), low)

@@ -33,7 +33,7 @@ _fork = forking.Resource(
 
 
 def stranded() -> str | None:
-    """Why XLA cannot be used in this process, a fork of one that used it; None where it can."""
+    """Return why XLA cannot be used in this process, a fork of one that used it; None where it can."""
     return _fork.problem
 
 
@@ -44,7 +44,7 @@ def refuse_fork() -> None:
 
 @cache
 def load_jax() -> Any:
-    """The module, with synchronous dispatch on the CPU where nobody has used JAX yet."""
+    """Return the module, with synchronous dispatch on the CPU where nobody has used JAX yet."""
     import jax
 
     if jax.__version__ not in TESTED:
@@ -63,7 +63,7 @@ def load_jax() -> Any:
 
 
 def left_out() -> str | None:
-    """Why JAX will not have the CPU; None where it will."""
+    """Return why JAX will not have the CPU; None where it will."""
     jax = sys.modules.get("jax")
     platforms = jax.config.jax_platforms if jax is not None else os.environ.get(_PLATFORMS)
     if not platforms or "cpu" in platforms.split(","):
@@ -83,19 +83,19 @@ def _is_initialized() -> bool:
 
 @cache
 def device() -> Any:
-    """The CPU, even where JAX prefers a GPU."""
+    """Return the CPU, even where JAX prefers a GPU."""
     return load_jax().local_devices(backend="cpu")[0]
 
 
 @cache
 def sharding() -> Any:
-    """Where all arrays of a program are."""
+    """Return where all arrays of a program are."""
     return load_jax().sharding.SingleDeviceSharding(device())
 
 
 @cache
 def one() -> Any:
-    """The last argument of each program: see `constants`."""
+    """Return the last argument of each program: see `constants`."""
     return load_jax().device_put(np.asarray(1, np.int32), sharding())
 
 

@@ -33,7 +33,7 @@ _ADDENDS = {
 
 
 def hidden(node: Node, xs: Sequence[Value], one: Value) -> Sequence[Value]:
-    """The operands of `node`, times `one` where XLA would calculate with them."""
+    """Return the operands of `node`, times `one` where XLA would calculate with them."""
     if node.spec.dtype.kind not in "fV":
         return xs
     places = {k for family in (_SUMS, _PRODUCTS) for k in _after_another(node, family)}
@@ -51,7 +51,7 @@ def hidden(node: Node, xs: Sequence[Value], one: Value) -> Sequence[Value]:
 
 
 def _after_another(node: Node, family: dict[str, tuple[int, ...]]) -> list[int]:
-    """The constants that are added, or multiplied, after another one was."""
+    """Return the constants that are added, or multiplied, after another one was."""
     places = family.get(node.op.name, ())
     if not any(_has_constant(node.inputs[k], family) for k in places):
         return []
@@ -90,7 +90,7 @@ def _is_square(node: Node) -> bool:
 
 
 def _is_rest(node: Node) -> bool:
-    """Is it a product less what the product is rounded to? It must not share the multiplication."""
+    """Return whether it is a product less what it is rounded to; it must not share the multiplication."""
     *factors, other = node.inputs
     rounded = other.inputs[0] if other.op.name == "neg" else other
     return rounded.op.name == "mul" and set(rounded.inputs) == set(factors)

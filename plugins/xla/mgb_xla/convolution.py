@@ -63,7 +63,7 @@ def _conv2d(node: Node, x: Value, w: Value) -> Value:
 
 
 def _conv2d_grad_input(node: Node, g: Value, w: Value) -> Value:
-    """The gradient, spread out by the stride, convolved with the mirrored kernel."""
+    """Return the gradient, spread out by the stride, convolved with the mirrored kernel."""
     p = node.params
 
     def around(size: int, count: int, k: int, s: int, q: int, d: int) -> Pair:
@@ -119,7 +119,7 @@ def _whole(x: Value, w: Value, groups: int, window: Window) -> Value:
 
 
 def _correlate(g: Value, x: Value, window: Window) -> Value:
-    """The images convolved with the gradient as a kernel: their batch is what is summed."""
+    """Return the images convolved with the gradient as a kernel: their batch is what is summed."""
     return lax.conv_general_dilated(
         x,
         g,
@@ -133,13 +133,13 @@ def _correlate(g: Value, x: Value, window: Window) -> Value:
 
 
 def _parts(x: Value, groups: int, axis: int) -> list[Value]:
-    """The arrays of each group, which are equal parts of `x` along `axis`."""
+    """Return the arrays of each group, which are equal parts of `x` along `axis`."""
     count = x.shape[axis] // groups
     return [lax.slice_in_dim(x, k * count, (k + 1) * count, axis=axis) for k in range(groups)]
 
 
 def _mirrored(w: Value, groups: int) -> Value:
-    """The kernels from outputs to inputs."""
+    """Return the kernels from outputs to inputs."""
     outputs, inputs, *kernel = w.shape
     by_group = lax.reshape(w, (groups, outputs // groups, inputs, *kernel))
     swapped = lax.transpose(by_group, (0, 2, 1, 3, 4))
@@ -185,7 +185,7 @@ def _add_each(a: tuple[Value, ...], b: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _framed(x: Value, channels: Shape, window: Window) -> Value:
-    """The images with zeros around and between, in memory: every tap reads them again."""
+    """Return the images with zeros around and between, in memory: every tap reads them again."""
     n, _, *size = x.shape
     edges = [(low, high, apart - 1) for (low, high), apart in zip(window.edges, window.spread, strict=True)]
     images = lax.reshape(x, (n, *channels, *size))
@@ -193,7 +193,7 @@ def _framed(x: Value, channels: Shape, window: Window) -> Value:
 
 
 def _views(framed: Value, kernel: list[int], counts: Shape, window: Window) -> Iterator[tuple[Pair, Value]]:
-    """The places of the taps in the kernel, and what each meets."""
+    """Yield the places of the taps in the kernel, and what each meets."""
     lead = framed.shape[:4]
     for i in range(kernel[0]):
         for j in range(kernel[1]):

@@ -17,7 +17,7 @@ AXIS = "ranks"
 
 
 def anywhere(flag: Value) -> Value:
-    """Is it true on any device?"""
+    """Return whether it is true on any device."""
     return _summed(flag)
 
 
@@ -70,7 +70,7 @@ def _on_root(x: Value) -> Value:
 
 
 def _of_root(x: Value) -> Value:
-    """The root's `x`, bit by bit: of all but one of what is added the bits are 0."""
+    """Return the root's `x`, bit by bit: of all but one of what is added the bits are 0."""
     if x.dtype.kind in "fV":
         whole = np.dtype(f"uint{8 * x.dtype.itemsize}")
         return lax.bitcast_convert_type(_summed(_on_root(lax.bitcast_convert_type(x, whole))), x.dtype)
@@ -107,7 +107,7 @@ def _scatter(node: Node, x: Value) -> Value:
 
 
 def _part(node: Node, x: Value) -> Value:
-    """The device's own part; it may have come in parts already."""
+    """Return the device's own part; it may have come in parts already."""
     axis, shape = node.params["axis"], node.spec.shape
     if x.shape == shape:
         return x

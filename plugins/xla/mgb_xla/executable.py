@@ -32,7 +32,7 @@ class Unit:
 
 
 def compiled(graph: Graph, replaces: Sequence[Sequence[int]]) -> Kernel:
-    """The kernel of `graph`, made now."""
+    """Return the kernel of `graph`, made now."""
     refuse_fork()
     if size := mesh.mesh_size(graph):
         return mesh.compiled(graph, OPTIONS, size)
@@ -49,7 +49,7 @@ def compiled(graph: Graph, replaces: Sequence[Sequence[int]]) -> Kernel:
 
 
 def saved(kernel: Kernel) -> bytes | None:
-    """The executable of `kernel` as bytes; None where XLA cannot write it whole.
+    """Return the executable of `kernel` as bytes; None where XLA cannot write it whole.
 
     XLA writes an executable that was itself loaded without its machine code, and what is read from that fails
     at its first call. So a loaded kernel keeps the bytes that it came from; and what JAX has found in a cache
@@ -70,7 +70,7 @@ def saved(kernel: Kernel) -> bytes | None:
 
 
 def loaded(graph: Graph, replaces: Sequence[Sequence[int]], payload: bytes) -> Kernel:
-    """The kernel that `saved` wrote."""
+    """Return the kernel that `saved` wrote."""
     refuse_fork()
     program = Program(graph, sorted_pairs(replaces))
     return _kernel(program, _executable(program, payload), payload)

@@ -20,7 +20,7 @@ IndexWord = Callable[..., Checked]
 
 
 def _placed(index: Value, length: int) -> Checked:
-    """The index counted from the front, and whether any is out of range."""
+    """Return the index counted from the front, and whether any is out of range."""
     bits = np.iinfo(index.dtype)
     outside = lax.full(index.shape, False)
     if length <= bits.max:
@@ -43,7 +43,7 @@ def _any(flags: Value) -> Value:
 
 
 def _stacked(indices: Sequence[Value], lengths: Sequence[int]) -> Checked:
-    """One array of coordinates, in its last axis, of indices that broadcast against each other."""
+    """Return one array of coordinates, in its last axis, of indices that broadcast against each other."""
     shape = np.broadcast_shapes(*(i.shape for i in indices))
     found = [_placed(i, d) for i, d in zip(indices, lengths, strict=True)]
     dtype = max((wide.dtype for wide, _ in found), key=lambda d: d.itemsize)
@@ -101,7 +101,7 @@ def _put(scatter: Callable[..., Value], x: Value, at: Value, value: Value, numbe
 
 
 def _grid(node: Node, x: Value, index: Value) -> Checked:
-    """The coordinates of each element: its own place along all axes but one."""
+    """Return the coordinates of each element: its own place along all axes but one."""
     axis = node.params["axis"]
     along = []
     for i, d in enumerate(index.shape):

@@ -85,7 +85,7 @@ class Launcher:
         return self._wrapped(arrays, box[0], taken)
 
     def _taken(self, arrays: Any, given: list[Any], spare: tuple[bool, ...]) -> Taken:
-        """The results that take over memory, and whose; other inputs go in as what XLA must copy."""
+        """Return the results that take over memory, and whose; other inputs go in as what XLA must copy."""
         taken = []
         is_warm = self._call is not self._compiled
         for k, (_, place) in enumerate(self._replaces):

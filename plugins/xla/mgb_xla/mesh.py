@@ -22,7 +22,7 @@ _PREFIX = "mesh:"
 
 
 def mesh_size(graph: Graph) -> int:
-    """How many devices exchange values in `graph`; 0: it is a program of one.
+    """Return how many devices exchange values in `graph`; 0: it is a program of one.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def mesh_size(graph: Graph) -> int:
 
 
 def mesh_of(size: int) -> Any:
-    """The first so many CPUs of this process, or all CPUs of a job of `jax.distributed`."""
+    """Return the first so many CPUs of this process, or all CPUs of a job of `jax.distributed`."""
     jax = load_jax()
     devices = jax.devices("cpu")
     if size > len(devices):
@@ -62,7 +62,7 @@ def _mesh(size: int) -> Any:
 
 
 def compiled(graph: Graph, options: dict[str, Any], size: int) -> Kernel:
-    """The kernel of `graph`, made now. It is not kept on disk: it belongs to these devices."""
+    """Return the kernel of `graph`, made now. It is not kept on disk: it belongs to these devices."""
     jax, mesh, program = load_jax(), mesh_of(size), Program(graph, ())
     whole, cut = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(AXIS)
     parts = [cut if _is_cut(graph, n) else whole for n in graph.inputs]
@@ -83,7 +83,7 @@ def compiled(graph: Graph, options: dict[str, Any], size: int) -> Kernel:
 
 
 def _is_cut(graph: Graph, node: Node) -> bool:
-    """Is a part of it all that each device reads?"""
+    """Return whether a part of it is all that each device reads."""
     readers = graph.readers[node]
     cuts = [n.op.name == "mesh_part" and n.params["axis"] == 0 for n in readers]
     return bool(cuts) and all(cuts) and node not in graph.outputs

@@ -33,7 +33,7 @@ def _along(axis: int, value: int) -> list[int]:
 
 
 def _folded(node: Node, xs: Any, starts: Any, rule: Callable[..., Any], padding: Pair) -> Any:
-    """The windows of images, or of several that go together, folded; what frames them is `starts`."""
+    """Return the windows of images, or of several that go together, folded; what frames them is `starts`."""
     p = node.params
     for axis, k, s, q in zip((ROWS, COLUMNS), p["kernel"], p["stride"], padding, strict=True):
         edges = [(q, q) if i == axis else (0, 0) for i in range(4)]
@@ -80,7 +80,10 @@ def _first(a: tuple[Value, Value], b: tuple[Value, Value]) -> tuple[Value, Value
 
 
 def _winners(node: Node, x: Value) -> tuple[Value, Shape]:
-    """Where the first maximum of each window stands, or its first NaN, among all pixels; the framed shape."""
+    """Return where the first maximum of each window stands, or its first NaN, among all pixels.
+
+    The framed shape.
+    """
     framed = _frame(node, x, _lowest(x.dtype))
     n, c, h, w = framed.shape
     kind = np.dtype(np.int32 if n * c * h * w < 1 << 31 else np.int64)
@@ -112,7 +115,7 @@ def _max_pool2d_pick(node: Node, h: Value, x: Value, _y: Value) -> Value:
 
 
 def _counts(node: Node, size: Pair, counts: Pair, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """How many pixels each window holds, (1, 1, oh, ow) or a single number."""
+    """Return how many pixels each window holds, (1, 1, oh, ow) or a single number."""
     p = node.params
     if p["count_padding"] or p["padding"] == (0, 0):
         return np.full((1, 1, 1, 1), p["kernel"][0] * p["kernel"][1], dtype)
@@ -169,7 +172,10 @@ def _repeated(x: Value, axis: int, times: int) -> Value:
 
 
 def _averaging(size: int, wanted: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The matrix (wanted, size) whose rows take the means of the windows; neighbours may share an element."""
+    """Return the matrix (wanted, size) whose rows take the means of the windows.
+
+    Neighbours may share an element.
+    """
     row, place = np.arange(wanted)[:, None], np.arange(size)
     inside = (place >= row * size // wanted) & (place < -(-(row + 1) * size // wanted))
     return (inside / inside.sum(axis=1, keepdims=True)).astype(dtype)

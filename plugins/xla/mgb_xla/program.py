@@ -45,7 +45,7 @@ class Program:
 
     @cached_property
     def checks(self) -> bool:
-        """Is the last result, beside `results`, whether an index is out of range?"""
+        """Return whether the last result, beside `results`, is whether an index is out of range."""
         return any(n.op.name in indices.WORDS for n in self.graph.nodes)
 
     @cached_property
@@ -54,7 +54,7 @@ class Program:
         return tuple(place for _, place in self.replaces)
 
     def __call__(self, *arguments: Value) -> tuple[Value, ...]:
-        """The results, of the inputs and a 1: see `constants`."""
+        """Return the results, of the inputs and a 1: see `constants`."""
         *inputs, one = arguments
         wrong: list[Value] = []
 

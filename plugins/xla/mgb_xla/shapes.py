@@ -24,13 +24,13 @@ def spread(x: Value, shape: Shape) -> Value:
 
 
 def alike(*xs: Value) -> tuple[Value, ...]:
-    """All of them broadcast to one shape."""
+    """Return all of them broadcast to one shape."""
     shape = np.broadcast_shapes(*(x.shape for x in xs))
     return tuple(spread(x, shape) for x in xs)
 
 
 def number(value: Any, dtype: Any) -> Any:
-    """A constant of no axes."""
+    """Return a constant of no axes."""
     return np.asarray(value, dtype)
 
 
@@ -40,17 +40,17 @@ def like(x: Value, value: Any) -> Value:
 
 
 def is_float(x: Value) -> bool:
-    """Is it of a floating dtype, bfloat16 among them?"""
+    """Return whether it is of a floating dtype, bfloat16 among them."""
     return x.dtype.kind in "fV"
 
 
 def kept(x: Value, axis: Sequence[int]) -> Shape:
-    """The shape of a fold of `x` over `axis`, which stay with length 1."""
+    """Return the shape of a fold of `x` over `axis`, which stay with length 1."""
     return tuple(1 if i in axis else d for i, d in enumerate(x.shape))
 
 
 def iota(shape: Shape, dtype: Any) -> Value:
-    """Each element's row-major place, cast to `dtype`."""
+    """Return each element's row-major place, cast to `dtype`."""
     size = int(np.prod(shape, dtype=np.int64))
     counted = np.dtype(np.int32 if size < 1 << 31 else np.int64)
     return lax.convert_element_type(lax.reshape(lax.iota(counted, size), shape), dtype)

@@ -41,13 +41,13 @@ def _flags() -> str:
 
 
 def donates() -> bool:
-    """May a result take the memory of a parameter that it replaces?"""
+    """Return whether a result may take the memory of a parameter that it replaces."""
     return DONATE.on()
 
 
 @cache
 def package() -> str:
-    """The version of this package: an executable and what calls it agree in every line."""
+    """Return the version of this package: an executable and what calls it agree in every line."""
     lines = (path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return hashlib.sha256(b"".join(lines)).hexdigest()[:12]
 

@@ -24,7 +24,7 @@ Worth = tuple[int, float]
 
 
 def checkpointed(timeline: Timeline, config: SublinearMemoryConfig) -> list[int]:
-    """The order with the lowest peak that the search finds.
+    """Return the order with the lowest peak that the search finds.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def checkpointed(timeline: Timeline, config: SublinearMemoryConfig) -> list[int]
 
 
 def _by_worth(known: Mapping[Splits, Worth]) -> Callable[[Splits], tuple[Worth, Splits]]:
-    """A key to sort by; of equal worth, the same set of splits comes first every time."""
+    """Return a key to sort by; of equal worth, the same set of splits comes first every time."""
     return lambda splits: (known[splits], splits)
 
 
@@ -120,7 +120,7 @@ class Blocks:
         return tuple(splits)
 
     def order(self, splits: Sequence[int]) -> list[int]:
-        """Each step, and before those of the backward part what they want again.
+        """Return each step, and before those of the backward part what they want again.
 
         A value is kept if another block of the forward part reads it; nothing of the last block is dropped.
         """
@@ -178,7 +178,7 @@ class _Genetic:
         self.places = [s for s in range(len(crossing) - 1) if crossing[s] <= crossing[s + 1]] or [0]
 
     def children(self, known: dict[Splits, Worth]) -> list[Splits]:
-        """The next round: pairs of the best are mixed along time, and one in two changes a little."""
+        """Return the next round: pairs of the best are mixed along time, and one in two changes a little."""
         best = sorted(known, key=_by_worth(known))[: self.size]
         return list(dict.fromkeys(self._child(best) for _ in range(self.size)))
 
@@ -191,7 +191,7 @@ class _Genetic:
         return tuple(sorted(child))
 
     def _parent(self, best: Sequence[Splits]) -> Splits:
-        """The better one of two."""
+        """Return the better one of two."""
         return best[min(self.dice.randrange(len(best)) for _ in range(2))]
 
     def _change(self, splits: set[int]) -> None:

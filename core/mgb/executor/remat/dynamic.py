@@ -26,7 +26,7 @@ class TooSmallError(Exception):
 
 
 def evicting(timeline: Timeline, config: DTRConfig, budget: int) -> list[int]:
-    """An order that holds at most `budget` bytes, by the reckoning of `Timeline.live`.
+    """Return an order that holds at most `budget` bytes, by the reckoning of `Timeline.live`.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class _Play:
         self.runs: list[int] = []
 
     def order(self) -> list[int]:
-        """Every step in turn, each after what it lacks."""
+        """Return every step in turn, each after what it lacks."""
         for step in range(len(self.timeline)):
             self.obtain(step)
             for root in self.roots(self.timeline.reads[step]):
@@ -80,7 +80,7 @@ class _Play:
         return self.runs
 
     def roots(self, values: Iterable[int]) -> dict[int, None]:
-        """The memory of `values`."""
+        """Return the memory of `values`."""
         return dict.fromkeys(self.timeline.owner[v] for v in values)
 
     def obtain(self, step: int) -> None:

@@ -12,7 +12,7 @@ from .timeline import Timeline
 
 
 def early(timeline: Timeline, after: Mapping[int, frozenset[int]]) -> list[int]:
-    """An order of all steps in which those that free memory come as soon as they can.
+    """Return an order of all steps in which those that free memory come as soon as they can.
 
     No moment needs more than the most that the given order does, by the reckoning of `Timeline.live`.
 
@@ -51,7 +51,7 @@ class _Early:
         self.found: list[int] = []
 
     def order(self) -> list[int]:
-        """The steps as given, each followed by those that it lets free memory; constants first."""
+        """Return the steps as given, each followed by those that it lets free memory; constants first."""
         line = self.timeline
         for step in sorted(range(len(line)), key=lambda s: bool(line.writes[s])):
             if not self.done[step]:
@@ -77,18 +77,18 @@ class _Early:
         return sorted(set(changed), reverse=True)
 
     def is_worth(self, step: int) -> bool:
-        """Can it run, and is less alive when it has?"""
+        """Return whether it can run, and is less alive when it has."""
         if self.done[step] or self.waits[step]:
             return False
         takes = self.takes(step)
         return takes < self.frees(step) and self.alive + takes <= self.most
 
     def takes(self, step: int) -> int:
-        """The bytes that it writes."""
+        """Return the bytes that it writes."""
         return sum(self.timeline.nbytes[v] for v in self.timeline.writes[step])
 
     def frees(self, step: int) -> int:
-        """The bytes that nobody else will read, its own results included that nobody reads at all."""
+        """Return the bytes that nobody else will read, its own results included that nobody reads at all."""
         line = self.timeline
         read = sum(line.nbytes[r] for r in self.roots[step] if self.unread[r] == 1 and r not in line.returned)
         idle = (v for v in line.writes[step] if not line.readers[v] and v not in line.returned)

@@ -93,7 +93,7 @@ class _Search:
         self.base = min(plain, arrange(self.steps), key=_peak)
 
     def arranged(self, order: Sequence[int]) -> Arrangement:
-        """The steps in `order`."""
+        """Return the steps in `order`."""
         return self._arrange(steps_in(self.steps, order, self.graph))
 
     def within(self, config: DTRConfig) -> Arrangement:
@@ -127,7 +127,7 @@ class _Search:
         return tried
 
     def dropping(self, config: DTRConfig, budget: int) -> Arrangement | None:
-        """The cheapest order that the method finds for `budget`; None: it finds none."""
+        """Return the cheapest order that the method finds for `budget`; None: it finds none."""
         powers = dict.fromkeys(config.recomp_time_factor * share for share in _STALENESS)
         orders = [o for power in powers if (o := _played(self.timeline, config, power, budget)) is not None]
         return self.arranged(min(orders, key=self.timeline.extra)) if orders else None

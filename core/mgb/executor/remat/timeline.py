@@ -100,11 +100,11 @@ class Timeline:
         return alive
 
     def peak(self, order: Sequence[int]) -> int:
-        """The most bytes that are alive at a time."""
+        """Return the most bytes that are alive at a time."""
         return max(self.live(order), default=0)
 
     def extra(self, order: Sequence[int]) -> float:
-        """The cost of the steps that run again."""
+        """Return the cost of the steps that run again."""
         return math.fsum(self.cost[step] for step in order) - math.fsum(self.cost)
 
 
@@ -175,7 +175,7 @@ def _anew(node: Node) -> Node:
 
 
 def _is_bound(step: Step) -> bool:
-    """Is it a constant, which the program has before it runs?"""
+    """Return whether it is a constant, which the program has before it runs."""
     return not step.fused and step.graph.outputs[0].op in (CONST, NUMBER)
 
 
@@ -202,5 +202,5 @@ def _cost(step: Step, view: bool) -> float:
 
 
 def _computes(node: Node) -> bool:
-    """Does what it computes count beside what it moves?"""
+    """Return whether what it computes counts beside what it moves."""
     return node.op.kind is Kind.CONTRACT or node.op.cost is not None

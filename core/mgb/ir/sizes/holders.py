@@ -59,7 +59,10 @@ def _slots(value: Any) -> Iterator[str]:
 
 
 def tuple_like(value: Any, parts: Iterable[Any]) -> Any:
-    """A tuple of the class and with the attributes of `value`, and other elements; no code of a user runs."""
+    """Return a tuple of the class and with the attributes of `value`, and other elements.
+
+    No code of a user runs.
+    """
     try:
         made = tuple.__new__(type(value), parts)
     except TypeError:  # a class in C
@@ -69,7 +72,7 @@ def tuple_like(value: Any, parts: Iterable[Any]) -> Any:
 
 
 def native(kind: type) -> Any:
-    """The class in C that `kind` is or is derived from; its methods run no code of a user's."""
+    """Return the class in C that `kind` is or is derived from; its methods run no code of a user's."""
     for base in kind.__mro__:
         if not base.__flags__ & _HEAP or base.__flags__ & _IMMUTABLE:
             return base
@@ -91,7 +94,7 @@ def elements(value: Any) -> list[Any]:
 
 
 def pairs(value: Any) -> list[tuple[Any, Any]]:
-    """The keys and values of a mapping; no code of a user runs."""
+    """Return the keys and values of a mapping; no code of a user runs."""
     kind = type(value)
     return list(value.items() if kind is dict else native(kind).items(value))
 

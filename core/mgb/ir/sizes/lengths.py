@@ -49,7 +49,7 @@ class Lengths:
 
 
 def checker(sizes: Sizes) -> Callable[[Sequence[int]], bool]:
-    """Do other values for the letters of `sizes` meet its guards? A function that is fast."""
+    """Return whether other values for the letters of `sizes` meet its guards. A function that is fast."""
     names = "".join(f"s{i}, " for i in range(sizes.count))
     lines = ["def fits(values):", f"  ({names}) = values"]
     for number, (whole, part, function) in enumerate(sizes.quotients, sizes.count):
@@ -73,7 +73,7 @@ _RELATIONS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, ">=": oper
 
 
 def unmet(sizes: Sizes, values: Sequence[int]) -> str | None:
-    """The line of the first guard that other values for the letters of `sizes` do not meet."""
+    """Return the line of the first guard that other values for the letters of `sizes` do not meet."""
     try:
         at = Lengths(sizes, values)
     except ZeroDivisionError:
@@ -85,7 +85,7 @@ def unmet(sizes: Sizes, values: Sequence[int]) -> str | None:
 
 
 def is_sized(value: Any) -> bool:
-    """Is it a size, or something that holds one?"""
+    """Return whether it is a size, or something that holds one."""
     kind = type(value)
     if kind is tuple or kind is dict:
         return any(map(is_sized, value if kind is tuple else value.values()))
@@ -93,7 +93,7 @@ def is_sized(value: Any) -> bool:
 
 
 def but_lengths(number: Scalar) -> Any:
-    """A number that is followed, fixed unless it is a length."""
+    """Return a number that is followed, fixed unless it is a length."""
     return number if type(number) is Size else number.fixed()
 
 
@@ -140,12 +140,15 @@ def _clipped(place: Any, default: Any, low: Any, high: Any, length: Any) -> Any:
 
 
 def key(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """A key for a dict; equal keys mean equal shapes, whatever the lengths, and others may be equal too."""
+    """Return a key for a dict.
+
+    Equal keys mean equal shapes, whatever the lengths, and others may be equal too.
+    """
     return tuple([d.path if type(d) is Size else d for d in shape])
 
 
 def same_shape(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Are two shapes equal? Lengths are compared only where there are as many."""
+    """Return whether two shapes are equal. Lengths are compared only where there are as many."""
     return len(one) == len(other) and one == other
 
 
@@ -187,7 +190,7 @@ def amount(number: Any, name: str) -> Any:
 
 
 def broadcast(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """The shape that all of `shapes` broadcast to; None where there is none."""
+    """Return the shape that all of `shapes` broadcast to; None where there is none."""
     longest = max(map(len, shapes), default=0)
     made = []
     for place in range(-longest, 0):

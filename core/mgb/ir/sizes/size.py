@@ -69,7 +69,7 @@ class Sizes:
         self.open = False
 
     def of(self, terms: Terms) -> Any:
-        """The size of a polynomial, the same object for equal ones; an `int` if it is constant."""
+        """Return the size of a polynomial, the same object for equal ones; an `int` if it is constant."""
         if not terms or terms[-1][0] == _ONE:
             return terms[0][1] if terms else 0
         size = self._made.get(terms)
@@ -91,7 +91,7 @@ class Sizes:
         return function(*[fixed(g) if t is not None else g for g, t in zip(given, terms, strict=True)])
 
     def _terms_of(self, number: Any) -> Terms | None:
-        """A number as a polynomial; None: it is none of these."""
+        """Return a number as a polynomial; None: it is none of these."""
         if type(number) is Size and number.follower is self:
             terms: Terms = number.path
             return terms
@@ -108,7 +108,7 @@ class Sizes:
         return text(terms)
 
     def divided(self, function: Callable[[Any, Any], Any], whole: Terms, part: Terms) -> Any:
-        """The size ``function(whole, part)``, a division."""
+        """Return the size ``function(whole, part)``, a division."""
         exact = _exact_quotient(whole, part)
         if exact is None or (part[0][0] != _ONE and self.asks(part, "==")):
             return self.quotient(whole, part, function)
@@ -119,7 +119,7 @@ class Sizes:
         return sum(c * math.prod([self._values[i] for i in m]) for m, c in terms)
 
     def quotient(self, whole: Terms, part: Terms, function: Callable[[Any, Any], Any]) -> Any:
-        """The size ``function(whole, part)``, which becomes a letter."""
+        """Return the size ``function(whole, part)``, which becomes a letter."""
         if self.asks(part, "=="):
             return function(self.value(whole), 0)  # raises what integers raise
         key = (whole, part, function)
@@ -130,7 +130,7 @@ class Sizes:
         return self.of((((self._numbers[key],), 1),))
 
     def asks(self, terms: Terms, relation: str) -> bool:
-        """Is the polynomial equal to 0 (``==``), or less (``<``)? Noted as a guard unless it is always so."""
+        """Return whether the polynomial is 0 (``==``) or less (``<``), a guard unless it always is."""
         known = self._is_zero(terms) if relation == "==" else self._is_negative(terms)
         if known is not None:
             return known
@@ -225,13 +225,13 @@ def _exact_quotient(whole: Terms, part: Terms) -> Terms | None:
 
 
 def text(terms: Terms) -> str:
-    """A polynomial as Python: letters are ``s0``, ``s1``, ..."""
+    """Return a polynomial as Python: letters are ``s0``, ``s1``, ..."""
     products = ("*".join([*([str(c)] if c != 1 or not m else []), *(f"s{i}" for i in m)]) for m, c in terms)
     return f"({' + '.join(products)})" if len(terms) > 1 else next(products, "0")
 
 
 def _powered(sizes: Sizes, a: Terms, b: Terms) -> Any:
-    """A power, if the exponent is a small number."""
+    """Return a power, if the exponent is a small number."""
     exponent = b[0][1] if len(b) == 1 and b[0][0] == _ONE else 0
     return sizes.of(functools.reduce(_product, [a] * exponent)) if 0 < exponent <= 8 else NotImplemented
 

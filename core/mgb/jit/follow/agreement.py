@@ -1,4 +1,4 @@
-"""Is a call that was noted for any numbers and lengths the one that was recorded with those that it had?"""
+"""Compare a call that was noted for any numbers and lengths with the one that was recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..record import Binding, End, External, FixedValue, LiveValue, Record
 
 
 def agree(general: Recorded, plain: Recorded) -> bool:
-    """Do both do the same ops with the same operands, leave the same effects, and give the same?"""
+    """Return whether both do the same ops on the same operands, with the same effects and results."""
     return _Agreement(general, plain).holds()
 
 
@@ -56,7 +56,7 @@ class _Agreement:
         )
 
     def _as_plain(self, step: Any) -> tuple[Op | None, dict[str, Any], tuple[Ref, ...]]:
-        """The op, parameters and operands of a step; those with the window that the numbers gave."""
+        """Return the op, parameters and operands of a step; those with the window that the numbers gave."""
         starts = len(step.params["axes"]) if step.op in dynamic.FIXED else 0
         arrays = [self._array(ref) for ref in step.args[len(step.args) - starts :]]
         if not starts or any(array is None for array in arrays):
@@ -76,7 +76,7 @@ class _Agreement:
         return self._is_same_input(self._general.externals[-1 - one], self._plain.externals[-1 - two])
 
     def _array(self, ref: Ref) -> Any:
-        """The constant that an operand was, which may be a number that is followed."""
+        """Return the constant that an operand was, which may be a number that is followed."""
         if isinstance(ref, Literal):
             return ref.array
         external = self._general.externals[-1 - ref] if ref < 0 else None
@@ -140,7 +140,7 @@ def _holds_body(value: Any) -> bool:
 
 
 def _is_same(one: Any, two: Any) -> bool:
-    """Are two values the same, as far as anybody can tell?"""
+    """Return whether two values are the same, as far as anybody can tell."""
     if one is two or (is_plain(two) and same(one, two)):
         return True
     if isinstance(two, np.ndarray):

@@ -93,7 +93,7 @@ class Calls:
         return known[1]
 
     def _code(self, function: FunctionType) -> CodeType | None:
-        """The code of `function` with hooks; None where it has none, or has those of this object."""
+        """Return the code of `function` with hooks; None where it has none, or has those of this object."""
         code = function.__code__
         known = self._codes.get(id(code))
         if known is None:
@@ -145,7 +145,7 @@ class Calls:
         return numbers.computed_by(function, args, kwargs)
 
     def _shape_of(self, value: Any) -> tuple[Any, ...]:
-        """The lengths of the axes of a Tensor or of an array that is measured; of others none."""
+        """Return the lengths of the axes of a Tensor or of an array that is measured; of others none."""
         if issubclass(type(value), Tensor) and lookup(type(value), "__len__")[0] is Tensor.__len__:
             return value._tuple_shape  # type: ignore[no-any-return]
         if type(value) is ArrayProxy:
@@ -156,7 +156,7 @@ class Calls:
         return ()
 
     def _made_by(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-        """The call itself, of a copy."""
+        """Return the call itself, of a copy."""
         if is_plain_class(function):
             begin = lookup(function, "__init__")[0]
             copy = self.copy_of(begin)

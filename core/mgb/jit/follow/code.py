@@ -91,14 +91,14 @@ def with_hooks(
 
 
 def is_marked(code: CodeType) -> bool:
-    """Are there marks in it, or in a function inside?"""
+    """Return whether there are marks in it, or in a function inside."""
     return not set(MARKS).isdisjoint(c for c in code.co_consts if type(c) is str) or any(
         map(is_marked, codes_in(code))
     )
 
 
 def codes_in(code: CodeType) -> list[CodeType]:
-    """The codes of the functions, comprehensions and classes in one."""
+    """Return the codes of the functions, comprehensions and classes in one."""
     return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
@@ -131,7 +131,7 @@ def _made_of(text: str, code: CodeType, module: Mapping[str, Any]) -> CodeType |
 
 
 def _is_like(made: CodeType, code: CodeType) -> bool:
-    """Do they differ in nothing but hooks, as far as can be seen, and so do all functions in them?"""
+    """Return whether they, and all functions in them, differ in nothing but hooks."""
     inner = codes_in(made), codes_in(code)
     return (
         all(getattr(made, name) == getattr(code, name) for name in _KEPT)
@@ -153,7 +153,7 @@ def _rewriter(module: Mapping[str, Any]) -> Any:
 
 
 def _text(filename: str, module: Mapping[str, Any]) -> str:
-    """The source of the file, if there is any."""
+    """Return the source of the file, if there is any."""
     if filename.startswith(_OF_A_FILE):
         filename = module.get("__file__") or ""
     if filename == "<string>" and module.get("__name__") == "__main__" and "-c" in sys.orig_argv[:-1]:
@@ -163,7 +163,10 @@ def _text(filename: str, module: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=16)
 def _module(text: str) -> tuple[list[ast.stmt], list[tuple[int, int]]]:
-    """The imports of a module, which say how calls of what they bind are compiled; each statement's lines."""
+    """Return the imports of a module, which say how calls of what they bind are compiled.
+
+    Each statement's lines.
+    """
     body = _parse(text)
     return list(_imports(body)), [(_first_line(s), s.end_lineno or s.lineno) for s in body]
 
@@ -185,7 +188,7 @@ def _parse(text: str) -> list[ast.stmt]:
 
 
 def _statement(text: str, number: int) -> ast.stmt:
-    """A new tree of one statement."""
+    """Return a new tree of one statement."""
     first, last = _module(text)[1][number]
     alone = [lines for lines in _module(text)[1] if lines[0] <= last and lines[1] >= first]
     if len(alone) > 1:  # others stand in its lines
@@ -207,7 +210,7 @@ def _statements(text: str, line: int) -> Iterator[int]:
 
 
 def _body(text: str, number: int, loader: Any) -> list[ast.stmt]:
-    """A new tree of one statement of a file, after the imports; `loader` has rewritten it."""
+    """Return a new tree of one statement of a file, after the imports; `loader` has rewritten it."""
     body = [*_module(text)[0], _statement(text, number)]
     if loader is not None:
         tree = ast.Module(body, [])
@@ -218,7 +221,7 @@ def _body(text: str, number: int, loader: Any) -> list[ast.stmt]:
 
 @lru_cache(maxsize=64)
 def _compiled(text: str, number: int, loader: Any, filename: str, flags: int) -> CodeType:
-    """One statement of a file, with its imports, as Python compiles it."""
+    """Return one statement of a file, with its imports, as Python compiles it."""
     return _compile(_body(text, number, loader), filename, flags)
 
 
@@ -236,7 +239,7 @@ def _compile(body: list[ast.stmt], filename: str, flags: int) -> CodeType:
 
 
 def _paths(outer: CodeType, wanted: CodeType) -> Iterator[tuple[int, ...]]:
-    """Where in the tree of code objects of `outer` one like `wanted` stands."""
+    """Yield where in the tree of code objects of `outer` one like `wanted` stands."""
     for number, inner in enumerate(codes_in(outer)):
         if inner == wanted and inner.co_qualname == wanted.co_qualname:
             yield (number,)

@@ -188,13 +188,13 @@ class Following(Observer):
 
 
 def _alone(leaves: Sequence[Any]) -> list[Any]:
-    """The arrays among the arguments that are there once."""
+    """Return the arrays among the arguments that are there once."""
     often = Counter(map(id, leaves))
     return [a for a in leaves if type(a) is np.ndarray and often[id(a)] == 1 and not a.dtype.hasobject]
 
 
 def _is_librarys(frame: FrameType) -> bool:
-    """Is it code of a library, also that which `dataclass` has made for it?"""
+    """Return whether it is code of a library, also that which `dataclass` has made for it."""
     is_made = frame.f_code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
     return is_made or pure.is_librarys(frame.f_code)
 

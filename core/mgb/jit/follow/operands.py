@@ -69,7 +69,7 @@ Measure = Callable[[Any], Any]
 
 
 def is_users(function: Any) -> bool:
-    """Is it a function in Python, and none of mgb, NumPy, a plugin or Python's library?"""
+    """Return whether it is a function in Python, and none of mgb, NumPy, a plugin or Python's library."""
     if type(function) is not FunctionType or not known.is_users(function):
         return False
     file = function.__code__.co_filename
@@ -77,7 +77,7 @@ def is_users(function: Any) -> bool:
 
 
 def is_plain_class(kind: Any) -> bool:
-    """A user's class whose instances are made and then given to `__init__`, as `type` does it."""
+    """Return a user's class whose instances are made and then given to `__init__`, as `type` does it."""
     return (
         issubclass(type(kind), type)
         and type(kind).__call__ is type.__call__
@@ -90,7 +90,7 @@ def is_plain_class(kind: Any) -> bool:
 def given_to(
     measured: Measure, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments for a call of `function`: plain numbers for code that asks them for nothing.
+    """Return the arguments for a call of `function`: plain numbers for code that asks them for nothing.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def given_to(
 
 
 def profiled(function: Any, args: tuple[Any, ...]) -> Any:
-    """A function in C as a profiler is given it, methods bound; MISSING where it would not be."""
+    """Return a function in C as a profiler is given it, methods bound; MISSING where it would not be."""
     if type(function) not in _PROFILED:
         return MISSING
     if type(function) in (MethodDescriptorType, WrapperDescriptorType) and args:
@@ -128,7 +128,7 @@ _PROFILED = known.IN_C if hasattr(sys, "monitoring") else (BuiltinFunctionType, 
 
 
 def callee_of(function: Any) -> Any:
-    """The function or class that runs when `function` is called; MISSING: who knows."""
+    """Return the function or class that runs when `function` is called; MISSING: who knows."""
     for kind, inner in ((MethodType, "__func__"), (functools.partial, "func"), (Bindable, "__wrapped__")):
         if issubclass(type(function), kind):  # what it says of its class may be code of a user's
             return callee_of(getattr(function, inner))
@@ -139,7 +139,7 @@ def callee_of(function: Any) -> Any:
 
 
 def _called_method(thing: Any) -> Any:
-    """The function that is given the arguments of a call of `thing`, maybe by one of mgb."""
+    """Return the function that is given the arguments of a call of `thing`, maybe by one of mgb."""
     kind: Any = type(thing)
     name = getattr(kind, "__calls__", "__call__") if Holder in kind.__mro__ else "__call__"
     return MISSING if name in namespace(thing) else lookup(kind, name)[0]
@@ -153,7 +153,7 @@ def _plain(value: Any, rule: Callable[[Scalar], Any]) -> Any:
 
 
 def _consumes(callee: Any) -> bool:
-    """Does it go through an iterator that it is given, and keep none?"""
+    """Return whether it goes through an iterator that it is given, and keeps none."""
     if any(callee is kind for kind in _CONSUMING) or getattr(callee, "__name__", "") in ("join", "fromkeys"):
         return True
     return known.top_of(callee) in ("numpy", "math", "statistics")
@@ -172,7 +172,7 @@ def _each(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The functions and classes that a function in C calls with what it is given."""
+    """Return the functions and classes that a function in C calls with what it is given."""
     is_one = id(callee) in _CALLING or getattr(callee, "__module__", None) == "itertools"
     handed = (*args, *kwargs.values()) if is_one else ()
     return [callee_of(value) for value in handed if callable(value) and not issubclass(type(value), Tensor)]
@@ -183,7 +183,7 @@ def _is_operator(callee: Any) -> bool:
 
 
 def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
-    """Does it ask numbers for what it wants of them? What it writes is undone at the end."""
+    """Return whether it asks numbers for what it wants of them. What it writes is undone at the end."""
     if type(callee) is FunctionType:
         return is_users(callee)
     if issubclass(type(callee), type) and known.is_heap(callee):
@@ -198,5 +198,5 @@ def _takes(callee: Any, args: tuple[Any, ...]) -> bool:
 
 
 def is_of_mgb(function: Any) -> bool:
-    """Is it a function in Python of mgb's own?"""
+    """Return whether it is a function in Python of mgb's own."""
     return type(function) is FunctionType and function.__code__.co_filename.startswith(PACKAGE)

@@ -40,7 +40,7 @@ _DELETING = frozenset({"DELETE_ATTR", "DELETE_DEREF", "DELETE_GLOBAL"})
 
 
 def changes_for_good(owner: Any, name: str) -> bool:
-    """Does a method in C change its owner in a way that cannot always be undone?"""
+    """Return whether a method in C changes its owner in a way that cannot always be undone."""
     if isinstance(owner, np.ndarray):
         return name in _CHANGING_ARRAYS
     if (type(owner), name) in _UNDONE:
@@ -49,7 +49,7 @@ def changes_for_good(owner: Any, name: str) -> bool:
 
 
 def writes_for_good(code: CodeType) -> bool:
-    """Does code write what cannot be written back, or delete attributes and variables outside?"""
+    """Return whether code writes what cannot be written back, or deletes outside attributes or variables."""
     return names_of(code).stored != {} and any(
         step.opname in _DELETING or (step.opname == "STORE_ATTR" and step.argval in _SPECIAL)
         for step in dis.get_instructions(code)
@@ -57,7 +57,7 @@ def writes_for_good(code: CodeType) -> bool:
 
 
 def asks_what_it_is(code: CodeType) -> bool:
-    """Does code ask for types, or which of two objects one is? Without hooks nobody is told of that."""
+    """Return whether code asks for types or identities, which only hooks report."""
     if "type" in code.co_names:
         return True
     steps = list(dis.get_instructions(code))

@@ -78,7 +78,7 @@ class Substitution:
             self._put(source, self._at(source), tuple_like(self._at(source), parts))
 
     def _proxy_at(self, source: Source, array: Any) -> Any:
-        """The proxy of an array, which may have other values of its type, and stands nowhere else."""
+        """Return the proxy of an array, which may have other values of its type, and stands nowhere else."""
         if id(array) not in self._proxies:
             self._proxies[id(array)] = self._proxy(array)
         self._guards.add(Guard(source, "type", ObjectRef(np.ndarray)))
@@ -131,7 +131,7 @@ class Substitution:
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], of_instance: bool
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with symbolic numbers for those that are followed, and proxies for arrays."""
+        """Return the arguments with symbolic numbers for those that are followed, and proxies for arrays."""
         self._arguments = Snapshot([*args[of_instance:], *kwargs.values()])
         if not self._proxies and not any(isinstance(source, Argument) for source in self._follows):
             return args, kwargs
@@ -157,7 +157,7 @@ class Substitution:
         return map_parts(lambda part: self._with_symbols(part, leaves, shared, is_shared), value, inside)
 
     def _symbol(self, source: Argument, leaf: Any, is_shared: bool) -> Any:
-        """The symbolic number or proxy for a leaf; itself, where it is not followed."""
+        """Return the symbolic number or proxy for a leaf; itself, where it is not followed."""
         if id(leaf) in self._proxies:
             return self._proxies[id(leaf)]
         if type(leaf) not in FOLLOWED or source not in self._follows:
@@ -169,7 +169,7 @@ class Substitution:
 
 
 def _shared(waiting: list[Any]) -> set[int]:
-    """The ids of containers that stand in several places."""
+    """Return the ids of containers that stand in several places."""
     seen: Counter[int] = Counter()
     while waiting:
         inside = parts_of(part := waiting.pop())
@@ -180,7 +180,7 @@ def _shared(waiting: list[Any]) -> set[int]:
 
 
 def _has(source: Source, leaves: Sequence[Any]) -> bool:
-    """Is it a location of its own, and no attribute of a class that an object shows?"""
+    """Return whether it is a location of its own, and no attribute of a class that an object shows."""
     if not is_writable(source, leaves) or (isinstance(source, Item) and isinstance(source.of, Result)):
         return False
     if not isinstance(source, Attribute):
@@ -191,7 +191,7 @@ def _has(source: Source, leaves: Sequence[Any]) -> bool:
 
 
 def _is_mgbs(source: Source, leaves: Sequence[Any]) -> bool:
-    """May code of mgb's read it?"""
+    """Return whether code of mgb may read it."""
     holder = try_read(source.of, leaves) if isinstance(source, Attribute) else None
     if isinstance(holder, Tensor):
         return True

@@ -79,6 +79,6 @@ def _is_single(node: ast.expr) -> bool:
 
 
 def _hook(at: Any, mark: str, *args: Any) -> ast.Call:
-    """A call of a hook, which stands where `at` does."""
+    """Return a call of a hook, which stands where `at` does."""
     function = ast.copy_location(ast.Constant(mark), at)
     return ast.copy_location(ast.Call(function, [*args], []), at)

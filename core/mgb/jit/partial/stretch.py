@@ -11,12 +11,12 @@ from ...tensor import Tensor
 
 
 def recording() -> list[Tape]:
-    """The tapes that are open and record in this context, outer ones first."""
+    """Return the tapes that are open and record in this context, outer ones first."""
     return [tape for tape in open_tapes() if tape.recording]
 
 
 def the_only(tapes: Sequence[Tape]) -> Tape | None:
-    """The one tape that sees a call; None when none does.
+    """Return the one tape that sees a call; None when none does.
 
     Raises
     ------
@@ -44,7 +44,7 @@ class Stretch:
         self._before = {tape: (len(tape._nodes), len(tape._watched)) for tape in recording()}
 
     def tape(self) -> Tape | None:
-        """The one tape that recorded something; None when none did.
+        """Return the one tape that recorded something; None when none did.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class Stretch:
         return the_only([tape for tape, (nodes, _) in self._before.items() if len(tape._nodes) > nodes])
 
     def pull(self, tape: Tape, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> dict[Any, Tensor]:
-        """The gradient of each node at the beginning of the stretch that `ys` depend on."""
+        """Return the gradient of each node at the beginning of the stretch that `ys` depend on."""
         known = (reference() for reference in tape._nodes[: self._before[tape][0]])
         return tape.pull(ys, dys, {node for node in known if node is not None})
 

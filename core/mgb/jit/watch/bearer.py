@@ -192,13 +192,13 @@ class SameNamespace:
 
 
 def _is_own(module: ModuleType) -> bool:
-    """Is it a module of a user's, which nobody has installed?"""
+    """Return whether it is a module of a user's, which nobody has installed."""
     file = vars(module).get("__file__") or ""
     return not pure.is_library(module.__name__) and not (isinstance(file, str) and is_installed(file))
 
 
 def space_of(thing: Any) -> Any:
-    """The namespace of a thing; an empty one, where it has none."""
+    """Return the namespace of a thing; an empty one, where it has none."""
     return getattr(thing, "__dict__", None) or {}
 
 
@@ -222,7 +222,7 @@ _READERS: tuple[tuple[type, Any], ...] = (
 
 
 def _every(thing: Any) -> Collection[str]:
-    """All attributes of a thing that a user may have made."""
+    """Return all attributes of a thing that a user may have made."""
     if issubclass(type(thing), ModuleType):
         return [name for name in vars(thing) if not name.startswith("__")] if _is_own(thing) else ()
     if issubclass(type(thing), np.ndarray):

@@ -51,7 +51,7 @@ class Changing:
     # numbers
 
     def attributes(self, holder: Any) -> set[str]:
-        """The names of numbers of a holder that are followed, and that no code of mgb reads."""
+        """Return the names of numbers of a holder that are followed, and that no code of mgb reads."""
         if any(top_of(kind) == "mgb" for kind in added_classes(type(holder))):
             return set()
         found = (source for source in self.numbers.sources() if isinstance(source, Attribute))
@@ -60,7 +60,7 @@ class Changing:
     # Tensors
 
     def is_followed(self, source: Source, tensor: Tensor, known: Source | None) -> bool:
-        """Is `tensor`, which is found at `source`, another one from call to call, and found nowhere else?"""
+        """Return whether `tensor`, found at `source`, is another one from call to call, and nowhere else."""
         if known is None and (source in self.follows or is_in_argument(source)):
             if isinstance(source, Attribute) and not self._is_own(source):
                 return False
@@ -72,7 +72,7 @@ class Changing:
         return self.path_to(tensor) == source
 
     def _is_own(self, source: Attribute) -> bool:
-        """Does an object have the attribute itself? If its class has one, too, it has to keep it."""
+        """Return whether an object has the attribute itself. If its class has one, too, it has to keep it."""
         holder = source.of.read(self._leaves)
         guard = own_guard(source, holder)
         if guard is not None:
@@ -80,7 +80,7 @@ class Changing:
         return guard is None or guard.holds(self._leaves)
 
     def path_to(self, tensor: Tensor | None) -> Source | None:
-        """Where a Tensor stands that is followed; another one may stand there at a later call."""
+        """Return where a Tensor stands that is followed; another one may stand there at a later call."""
         followed = self.tensors.get(id(tensor))
         return followed[0] if followed is not None else None
 

@@ -48,7 +48,7 @@ def look(walk: Walk, base: type, name: str, raw: Any) -> None:
 
 
 def methods_of(kind: type) -> tuple[Any, ...]:
-    """The names and methods that users have given a class, and what takes the place of a method."""
+    """Return the names and methods that users have given a class, and what takes the place of a method."""
     spaces = [vars(base) for base in kind.__mro__ if is_users(base)]
     names = {name for space in spaces for name, raw in space.items() if _is_called(raw)}
     return tuple(
@@ -57,7 +57,7 @@ def methods_of(kind: type) -> tuple[Any, ...]:
 
 
 def _is_called(raw: Any) -> bool:
-    """Does Python call it where its name is asked for, or its value?"""
+    """Return whether Python calls it where its name is asked for, or its value."""
     return isinstance(raw, METHODS) or (hasattr(type(raw), "__get__") and not isinstance(raw, _SLOTS))
 
 
@@ -69,7 +69,7 @@ def every_method(kind: type) -> tuple[Any, ...]:
 
 
 def native_of(value: Any) -> Any:
-    """The number or text that an object of a derived class is."""
+    """Return the number or text that an object of a derived class is."""
     for kind in (int, float, complex, str, bytes):
         if isinstance(value, kind):
             return kind.__str__(value) if kind is str else kind.__repr__(value)

@@ -77,7 +77,7 @@ class Codes:
         return kind
 
     def is_seen(self, frame: FrameType) -> bool:
-        """Has the code of `frame` run before, with the same globals?"""
+        """Return whether the code of `frame` has run before, with the same globals."""
         return self._seen.get(id(frame.f_code)) is frame.f_globals
 
     def sees(self, frame: FrameType) -> None:
@@ -89,7 +89,7 @@ class Codes:
             self.quiet[id(code)] = frame.f_globals
 
     def is_within_trusted(self, frame: FrameType | None) -> bool:
-        """Is `frame` of trusted code, or of Python's library that such code has called for itself?"""
+        """Return whether `frame` is of trusted code, or of Python's library that such code has called."""
         kinds = self._kinds
         while frame is not None:
             code = frame.f_code
@@ -102,7 +102,7 @@ class Codes:
         return False
 
     def is_import(self, frame: FrameType | None) -> bool:
-        """Is a module being imported? None is until code of Python's starts that does so."""
+        """Return whether a module is being imported. None is until code of Python's starts that does so."""
         while self.imports and frame is not None:
             if frame.f_globals.get("__name__") == "mgb.jit.watch.observer":
                 break
@@ -113,7 +113,7 @@ class Codes:
         return False
 
     def is_pure(self, function: Any, kind: type, code: CodeType) -> bool:
-        """Has nothing to be said of a function in C that `code` calls, or of a method of a `kind`?"""
+        """Return whether a function in C that `code` calls, or a method of a `kind`, needs no report."""
         if self._kinds.get(id(code)) is Kind.TRUSTED:
             return True
         if type(function) is not BuiltinFunctionType:
@@ -128,7 +128,7 @@ class Codes:
             self._pure.add(function)
 
     def is_said(self, why: str, frame: FrameType) -> bool:
-        """Has this been said of the same place? From now on it has."""
+        """Return whether this has been said of the same place. From now on it has."""
         here = why, id(frame.f_code), frame.f_lasti
         if here in self._said:
             return True

@@ -106,7 +106,7 @@ def objects(observer: Watcher) -> None:
 
 
 def _may_be_compared(kind: type, asks_identity: bool) -> bool:
-    """Has it a hash and an ``==`` by its identity, or such of a user's?"""
+    """Return whether it has a hash and an ``==`` by its identity, or such of a user's."""
     if kind is np.ndarray:
         return asks_identity
     return kind is functools.partial or (known.is_heap(kind) and not issubclass(kind, (Tensor, type)))
@@ -136,7 +136,7 @@ def check_result(observer: Watcher, result: Any) -> None:
 
 
 def _namespaces(observer: Watcher) -> set[int]:
-    """The ids of what `vars` gives of things outside, where code may have asked for that."""
+    """Return the ids of what `vars` gives of things outside, where code may have asked for that."""
     walk = observer.walk
     if not walk.is_wild and walk.loaded.isdisjoint(("vars", "__dict__")):
         return set()

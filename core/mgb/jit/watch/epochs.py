@@ -23,7 +23,7 @@ def _made() -> type:
 
 
 def _tells(offset: int) -> bool:
-    """Is there another number after each change, the same while there is none, and one of its own?"""
+    """Return whether each change gives another number, which is its own."""
     kinds = [_made() for _ in range(3)]
     seen: list[int] = []
     for kind in kinds:
@@ -43,7 +43,7 @@ def _tells(offset: int) -> bool:
 
 @functools.cache
 def _offset() -> int | None:
-    """Where in a class the number stands; None: nobody knows."""
+    """Return where in a class the number stands; None: nobody knows."""
     for offset in range(0, int(vars(type)["__basicsize__"].__get__(type)), _SIZE):
         if _tells(offset):
             return offset
@@ -51,7 +51,7 @@ def _offset() -> int | None:
 
 
 class Unchanged:
-    """Is a class as it was: quickly by its number, or else by `facts`, a function of it.
+    """Checks that a class is as it was: quickly by its number, or else by `facts`, a function of it.
 
     Parameters
     ----------

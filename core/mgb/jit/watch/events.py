@@ -20,7 +20,7 @@ _listening: set[int] = set()
 
 
 class Listener(Protocol):
-    """Is notified of what a thread does."""
+    """Gets notified of what a thread does."""
 
     def starts(self, frame: FrameType) -> None:
         """A function in Python starts, or a generator goes on."""
@@ -137,7 +137,7 @@ def _called(code: CodeType, offset: int, function: Any, first: Any) -> None:
 
 
 def _bound(function: Any, first: Any) -> Any:
-    """A method in C with what it is called of, as a profiler is given it."""
+    """Return a method in C with what it is called of, as a profiler is given it."""
     missing: Any = sys.monitoring.MISSING  # type: ignore[attr-defined]
     if (
         isinstance(function, _UNBOUND)

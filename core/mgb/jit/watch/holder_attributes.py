@@ -13,7 +13,7 @@ from .names import codes_in
 
 
 def attributes_read(holder: Any) -> list[str]:
-    """The names of its attributes, but for plain values that only a user's code can name."""
+    """Return the names of its attributes, but for plain values that only a user's code can name."""
     kind: Any = type(holder)
     own, named = vars(holder), _named(kind)
     return [name for name in attributes_of(holder) if name in named or not is_plain(own[name])]
@@ -21,7 +21,7 @@ def attributes_read(holder: Any) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _named(kind: Any) -> frozenset[str]:
-    """The names in the code of the classes of mgb's that a class is made of."""
+    """Return the names in the code of the classes of mgb's that a class is made of."""
     found: set[str] = set()
     for base in kind.__mro__:
         for value in vars(base).values() if top_of(base) == "mgb" else ():

@@ -1,4 +1,4 @@
-"""Why a body cannot be skipped, and whose line says so."""
+"""The reason why a body cannot be skipped, and whose line says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .known import is_trusted
 
 @dataclass(frozen=True, slots=True)
 class Impurity:
-    """Why a body cannot be skipped, and the line of the user that made it so."""
+    """The reason why a body cannot be skipped, and the line of the user that made it so."""
 
     reason: str
     file: str
@@ -24,7 +24,7 @@ class Impurity:
 
 
 def line_of(frame: FrameType | None) -> tuple[str, int]:
-    """The innermost line of the user."""
+    """Return the innermost line of the user."""
     library = None
     while frame is not None:
         code = frame.f_code

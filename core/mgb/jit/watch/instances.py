@@ -81,7 +81,7 @@ def instance(walk: Walk, source: Source, value: Any) -> None:
 
 
 def _has_trusted_methods(base: type) -> bool:
-    """Does code that is not watched read its objects?"""
+    """Return whether code that is not watched reads its objects."""
     if not known.is_heap(base) or pure.is_users_class(base):
         return False
     return known.top_of(base) == "numpy" or known.is_pure_library(base)

@@ -19,7 +19,7 @@ def items_read(function: FunctionType) -> dict[str, set[Any]]:
 
 
 def _parameters(function: FunctionType) -> set[str]:
-    """Those that no other function and no namespace shows."""
+    """Return those that no other function and no namespace shows."""
     code = function.__code__
     if not {"locals", "vars", "eval", "exec", "dir"}.isdisjoint(code.co_names):
         return set()
@@ -32,7 +32,7 @@ def _is_load(step: dis.Instruction, name: str) -> bool:
 
 
 def _key_at(steps: Sequence[dis.Instruction], index: int) -> tuple[Any] | None:
-    """The key by which an item is taken of what is loaded at `index`."""
+    """Return the key by which an item is taken of what is loaded at `index`."""
     after = steps[index + 1 : index + 3]
     if [step.opname for step in after] != ["LOAD_CONST", "BINARY_SUBSCR"]:
         return None
@@ -40,7 +40,7 @@ def _key_at(steps: Sequence[dis.Instruction], index: int) -> tuple[Any] | None:
 
 
 def _is_of(step: dis.Instruction, name: str) -> bool:
-    """Does an instruction have to do with the variable `name`?"""
+    """Return whether an instruction has to do with the variable `name`."""
     if "FAST" not in step.opname and step.opname not in ("LOAD_CLOSURE", "LOAD_DEREF"):
         return False
     return name == step.argval or (isinstance(step.argval, tuple) and name in step.argval)

@@ -46,13 +46,13 @@ _CONSTANT: tuple[type, ...] = (np.ufunc, np.dtype, *known.UNCHANGING)
 
 
 def stays_itself(value: Any) -> bool:
-    """Is it known by its identity wherever it stands?"""
+    """Return whether it is known by its identity wherever it stands."""
     kind = (Tensor, type, FunctionType, ModuleType, enum.Enum, np.ufunc, types.BuiltinFunctionType)
     return isinstance(value, kind)
 
 
 def is_of_numpy(value: Any) -> bool:
-    """Is it a function, a class, a module or an object of NumPy's?"""
+    """Return whether it is a function, a class, a module or an object of NumPy's."""
     kind = type(value)
     is_named = kind in (FunctionType, types.BuiltinFunctionType) or issubclass(kind, type)
     asked = value if is_named else kind
@@ -124,7 +124,7 @@ def _dtype(walk: Walk, source: Source, value: np.dtype[Any]) -> None:
 
 
 def _has_own(value: Any, names: str) -> bool:
-    """Does the class say itself what an object of it holds?"""
+    """Return whether the class says itself what an object of it holds."""
     return known.is_heap(type(value)) and any(
         isinstance(lookup(type(value), name)[0], FunctionType) for name in names.split()
     )
@@ -291,7 +291,7 @@ class _Kept:
 
 
 def _results_in(cached: Any) -> list[Any]:
-    """The results that a function made by `lru_cache` keeps, and what it keeps them by."""
+    """Return the results that a function made by `lru_cache` keeps, and what it keeps them by."""
     found = []
     for part in gc.get_referents(cached):
         if type(part) is dict and part is not getattr(cached, "__dict__", None):
@@ -355,7 +355,7 @@ def _class(walk: Walk, source: Source, value: type) -> None:
 
 
 def _is_harmless(kind: type) -> bool:
-    """Does a call of the class but make an object?"""
+    """Return whether a call of the class does nothing but make an object."""
     if kind in known.PURE_WHEN_CALLED or known.is_heap(kind) or kind in known.UNCHANGING:
         return True
     return known.top_of(kind) in ("mgb", "numpy", "builtins", "types", "collections", "typing", "abc")

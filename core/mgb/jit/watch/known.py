@@ -72,7 +72,7 @@ CHECKS_PROTOCOL: CodeType = type(typing.Protocol).__instancecheck__.__code__
 
 
 def names_of_protocol(protocol: type) -> frozenset[str]:
-    """The names that a class which derives from `typing.Protocol` asks for."""
+    """Return the names that a class which derives from `typing.Protocol` asks for."""
     bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False)]
     return frozenset(name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", ())))
 
@@ -86,7 +86,7 @@ def _is_in_trusted_file(file: str) -> bool:
 
 
 def is_trusted(code: CodeType) -> bool:
-    """Is it taken as a pure function of its arguments?"""
+    """Return whether it is taken as a pure function of its arguments."""
     if code is SHOWS_WARNING:
         return False
     return _is_in_trusted_file(code.co_filename) or is_made_by_library(code)
@@ -101,24 +101,27 @@ _MADE = (
 
 
 def is_made_by_library(code: CodeType) -> bool:
-    """Is it a method that `dataclass` or `namedtuple` made, or what `singledispatch` did?"""
+    """Return whether it is a method that `dataclass` or `namedtuple` made, or what `singledispatch` did."""
     if code.co_filename == "<string>":
         return code.co_qualname.startswith("__create_fn__.<locals>.") or code.co_names == ("_tuple_new",)
     return code.co_qualname.startswith(_MADE) and is_python(code.co_filename)
 
 
 def reads_elsewhere(kind: type) -> bool:
-    """Is it a class of a module in Python that keeps state where no guard sees it?"""
+    """Return whether it is a class of a module in Python that keeps state where no guard sees it."""
     return any(top_of(base) in _STATEFUL and is_library(base.__module__) for base in kind.__mro__)
 
 
 def is_users(function: Any) -> bool:
-    """Is it a function in Python that is watched when it runs?"""
+    """Return whether it is a function in Python that is watched when it runs."""
     return isinstance(function, FunctionType) and not is_trusted(function.__code__)
 
 
 def top_of(thing: Any) -> str:
-    """The package that a function or class belongs to; an empty text, where no module has such a class."""
+    """Return the package that a function or class belongs to.
+
+    An empty text, where no module has such a class.
+    """
     if isinstance(thing, type) and is_heap(thing) and not is_static(thing):
         return ""
     module = getattr(thing, "__module__", None)
@@ -126,7 +129,7 @@ def top_of(thing: Any) -> str:
 
 
 def is_pure_library(kind: type) -> bool:
-    """Is it a class of Python's library whose methods are not watched?"""
+    """Return whether it is a class of Python's library whose methods are not watched."""
     return top_of(kind) in _LIBRARY and is_library(kind.__module__)
 
 
@@ -142,7 +145,10 @@ def said_of(module: str, name: str) -> str | None:
 
 
 def trusted_base(kind: type) -> type | None:
-    """The class of mgb that makes a class one of holders; None: it is none, or says itself what it holds."""
+    """Return the class of mgb that makes a class one of holders.
+
+    None: it is none, or says itself what it holds.
+    """
     if Holder in kind.__mro__:
         for base in kind.__mro__[: kind.__mro__.index(Holder)]:
             if "__parts__" in vars(base) and top_of(base) == "mgb":
@@ -157,17 +163,17 @@ def added_classes(kind: type) -> tuple[type, ...]:
 
 
 def is_trusted_holder(value: Any) -> bool:
-    """Is it a holder by a class of mgb, whose methods are not watched?"""
+    """Return whether it is a holder by a class of mgb, whose methods are not watched."""
     return trusted_base(type(value)) is not None
 
 
 def is_heap(kind: type) -> bool:
-    """Was the class made by Python code, and may be changed? What is followed is a number like any other."""
+    """Return whether the class was made by Python code and may be changed; followed numbers count too."""
     return kind not in FOLLOWED and kind.__flags__ & 512 != 0 and kind.__flags__ & 256 == 0
 
 
 def is_note(kind: type, name: str) -> bool:
-    """Is it an attribute of a class of Tensors that no op depends on, so that no Tensor tells of it?"""
+    """Return whether no op depends on this attribute of a class of Tensors, so that none reports it."""
     _, owner = lookup(kind, name)
     return owner is None or owner.__module__ != Tensor.__module__ or name in NOTES
 
@@ -180,7 +186,7 @@ FOLLOWED = SCALARS
 
 
 def attributes_of(thing: Any) -> dict[str, Any]:
-    """Those of an object's own, and those of its slots; nothing is called for them."""
+    """Return those of an object's own, and those of its slots; nothing is called for them."""
     slots = {
         name: getattr(thing, name, MISSING)
         for base in type(thing).__mro__
@@ -192,7 +198,7 @@ def attributes_of(thing: Any) -> dict[str, Any]:
 
 
 def is_empty(held: Any) -> bool:
-    """Has the variable that a cell stands for no value?"""
+    """Return whether the variable of a cell has no value."""
     try:
         held.cell_contents  # noqa: B018
     except ValueError:

@@ -19,7 +19,7 @@ from .protocols import Walk
 
 
 def packages_of(name: str, level: int, package: str | None) -> list[str]:
-    """A module that is imported, `level` packages up, and the packages around it, these first."""
+    """Return a module that is imported, `level` packages up, and the packages around it, these first."""
     with suppress(ImportError):
         name = resolve_name("." * level + name, package)
     return [*accumulate(name.split("."), "{}.{}".format)]
@@ -65,7 +65,7 @@ class Modules:
             self._look_up(names.keys)
 
     def asks(self, code: CodeType) -> bool:
-        """Does it look up what is given to it?"""
+        """Return whether it looks up what is given to it."""
         return code in self._asked
 
     def given(self, code: CodeType, frame: FrameType) -> None:

@@ -190,7 +190,7 @@ class Names:
 
 
 def _attributes_after(found: Sequence[dis.Instruction], index: int) -> Iterator[str]:
-    """The names of the attributes that are read one after the other of what is loaded at `index`."""
+    """Yield the names of the attributes that are read one after the other of what is loaded at `index`."""
     for step in found[index + 1 :]:
         if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return
@@ -198,7 +198,7 @@ def _attributes_after(found: Sequence[dis.Instruction], index: int) -> Iterator[
 
 
 def _is_appended_to(found: Sequence[dis.Instruction], index: int) -> bool:
-    """Is all that is done with what is loaded at `index`, or with an element of it, to append to it?"""
+    """Return whether what is loaded at `index`, or an element of it, is only appended to."""
     while [step.opname for step in found[index + 2 : index + 3]] == ["BINARY_SUBSCR"]:
         if found[index + 1].opname not in _KEYS:
             return False
@@ -233,7 +233,7 @@ def _key_before(steps: Sequence[dis.Instruction], index: int) -> dis.Instruction
 
 
 def _is_given(code: CodeType, steps: Sequence[dis.Instruction], loaded: dis.Instruction) -> bool:
-    """Is a variable that `loaded` loads a global, or a parameter of `code` that keeps its value?"""
+    """Return whether `loaded` loads a global, or a parameter of `code` that keeps its value."""
     name: str = loaded.argval
     if loaded.opname != "LOAD_FAST":
         return loaded.opname == "LOAD_GLOBAL"
@@ -245,7 +245,7 @@ def _is_given(code: CodeType, steps: Sequence[dis.Instruction], loaded: dis.Inst
 
 
 def _is_by_constant(found: Sequence[dis.Instruction], index: int) -> bool:
-    """Is what is loaded at `index` called at once, with a text of the program as its second argument?"""
+    """Return whether what is loaded at `index` is called at once, with a literal as second argument."""
     depth, second = 0, False
     for step in found[index + 1 : index + 1 + _FARTHEST]:
         if step.opname == _CALL and step.arg == depth:

@@ -103,7 +103,7 @@ class Observer:
 
     @property
     def makes(self) -> Callable[[Any], bool]:
-        """Did the body make this Tensor? Who records the ops knows."""
+        """Return whether the body made this Tensor. Who records the ops knows."""
         return self.walk.makes
 
     @makes.setter
@@ -111,11 +111,11 @@ class Observer:
         self.walk.makes = makes
 
     def known(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
         return self.walk.where(value)
 
     def is_made(self, value: Any) -> bool:
-        """Was it made during this call?"""
+        """Return whether it was made during this call."""
         if self.walk.where(value) is not None:
             return False
         stays = isinstance(value, type) or callable(value) or _is_held(value)
@@ -126,7 +126,7 @@ class Observer:
         self.walk.meets(source, value)
 
     def takes_array(self, array: Any) -> Source | None:
-        """Where an array is found outside that an op takes."""
+        """Return where an array is found outside that an op takes."""
         return self.walk.where(array)
 
     def enters(self, holder: Any) -> None:
@@ -185,11 +185,11 @@ class Observer:
         self.walk.number_owners.add(id(getattr(read, "__self__", None)))
 
     def can_write(self, value: Any) -> bool:
-        """May a call that skips the body write it? Plain values follow from the guards."""
+        """Return whether a call that skips the body may write it. Plain values follow from the guards."""
         return is_plain(value) and not self.refuses
 
     def follows_array(self, leaf: Any) -> bool:
-        """May an array among the arguments hold other values, unless the body looks at them?"""
+        """Return whether an array among the arguments may hold other values, which the body ignores."""
         return False
 
     def undo(self) -> None:
@@ -241,7 +241,7 @@ class Observer:
         walk.drain()
 
     def _unread(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[int]:
-        """The ids of texts in dicts among the arguments that the body never reads."""
+        """Return the ids of texts in dicts among the arguments that the body never reads."""
         if isinstance(function, MethodType):
             function, args = function.__func__, (function.__self__, *args)
         if not isinstance(function, FunctionType):
@@ -306,7 +306,7 @@ def _beginning(function: Any) -> tuple[str, int]:
 
 
 def _is_held(value: Any) -> bool:
-    """Is it a member of an enumeration, or a module?"""
+    """Return whether it is a member of an enumeration, or a module."""
     return isinstance(value, ModuleType) or hasattr(type(value), "__members__")
 
 

@@ -18,7 +18,7 @@ _PLAIN = frozenset({Tensor, Parameter, np.ndarray, bool, complex, *FOLLOWED, *SC
 
 
 def is_unobserved(op: Op, operands: Sequence[Any]) -> bool:
-    """Does `op` on `operands` run the code of libraries alone?"""
+    """Return whether `op` on `operands` runs the code of libraries alone."""
     return _is_librarys(op) and all(type(operand) in _PLAIN for operand in operands)
 
 

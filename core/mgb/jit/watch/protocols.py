@@ -15,7 +15,7 @@ class Modules(Protocol):
     """Lookups in ``sys.modules``, see `modules.Modules`."""
 
     def asks(self, code: CodeType) -> bool:
-        """Does it look up what is given to it?"""
+        """Return whether it looks up what is given to it."""
 
     def given(self, code: CodeType, frame: FrameType) -> None:
         """`code` starts as `frame`."""
@@ -70,7 +70,7 @@ class Walk(Protocol):
         """It has to be this object."""
 
     def where(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
 
     def visit(self, source: Source, value: Any) -> None:
         """`value` stands at `source`, and what it leads to can be named."""
@@ -100,7 +100,7 @@ class Walk(Protocol):
         """All that stands in a holder may be read."""
 
     def has_run(self, code: Any, space: dict[str, Any]) -> bool:
-        """Has it started before, with these globals?"""
+        """Return whether it has started before, with these globals."""
 
     def starts(self, code: Any, space: dict[str, Any]) -> bool:
         """`code` starts; False: nothing has led to it."""
@@ -178,13 +178,13 @@ class Watcher(Protocol):
 
     @property
     def makes(self) -> Callable[[Any], bool]:
-        """Did the body make this Tensor?"""
+        """Return whether the body made this Tensor."""
 
     def can_write(self, value: Any) -> bool:
-        """May a call that skips the body write it, which is no Tensor?"""
+        """Return whether a call that skips the body may write it, which is no Tensor."""
 
     def known(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
 
     def impure(
         self,

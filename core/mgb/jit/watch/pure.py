@@ -44,29 +44,29 @@ _TAME = (
 
 @functools.cache
 def is_stdlib_file(file: str) -> bool:
-    """Is it a file of Python's own library, or none, as what is compiled into Python?"""
+    """Return whether it is a file of Python's own library, or none, as what is compiled into Python."""
     return file.startswith((f"{_STDLIB}/", "<frozen ")) and "-packages/" not in file
 
 
 def is_trusted(code: CodeType) -> bool:
-    """Is it taken as a pure function of its arguments? What a class decorator has made reads objects."""
+    """Return whether it counts as a pure function; what a class decorator made reads objects."""
     return code.co_filename != "<string>" and known.is_trusted(code) and not is_tame(code)
 
 
 def is_librarys(code: CodeType) -> bool:
-    """Is it mgb's, NumPy's, Python's own, or a plugin's?"""
+    """Return whether it is mgb's, NumPy's, Python's own, or a plugin's."""
     file = code.co_filename
     is_ours = is_stdlib_file(file) or file.startswith((f"{_MGB}/", f"{_NUMPY}/"))
     return is_ours or is_trusted(code) or is_plugins(file)
 
 
 def is_tame(code: CodeType) -> bool:
-    """Does it compute names that others name as well?"""
+    """Return whether it computes names that others name as well."""
     return is_stdlib_file(code.co_filename) and code.co_qualname.startswith(_TAME)
 
 
 def is_library(module: str | None) -> bool:
-    """Is it a module of mgb, NumPy, a plugin, or Python's own by its file, whatever a user calls his?"""
+    """Return whether its file is of mgb, NumPy, a plugin or Python, whatever a user's module is called."""
     top = (module or "").partition(".")[0]
     if top in ("mgb", "numpy"):
         return True
@@ -78,12 +78,12 @@ def is_library(module: str | None) -> bool:
 
 
 def is_users_class(kind: type) -> bool:
-    """Is it a class that may be changed, and that no module of a library has by its name?"""
+    """Return whether it is a class that may be changed, and that no module of a library has by its name."""
     return known.is_heap(kind) and not (is_library(kind.__module__) and is_static(kind))
 
 
 def is_of_library(function: Any) -> bool:
-    """Is it a function that a library has by its name, so that what is around it is the library's, too?"""
+    """Return whether a library has this function by its name, so that its scope is the library's, too."""
     return is_library(function.__module__) and is_static(function)
 
 
@@ -124,13 +124,13 @@ _NO_METHOD = object()
 
 
 def asks_any_name(function: Any) -> bool:
-    """Does a function in C read attributes whose names nobody tells?"""
+    """Return whether a function in C reads attributes whose names nobody reports."""
     name = getattr(function, "__name__", "")
     return function in _BY_ANY_NAME or name in ("__reduce_ex__", "__reduce__", "__getstate__")
 
 
 def trouble_of(function: Any, is_outside: Callable[[Any], bool]) -> str | None:
-    """Why a body that calls `function`, which is in C, has to run again; None: it need not.
+    """Return why a body that calls `function`, which is in C, has to run again; None: it need not.
 
     `is_outside` says whether an object can be named, and so is known by what the walk has found of it.
     """
@@ -171,7 +171,7 @@ def _trouble_of_method(owner: Any, name: str, is_outside: Callable[[Any], bool])
 
 
 def only_reads(owner: Any, name: str) -> bool:
-    """Does the method `name` of a container leave it as it is?"""
+    """Return whether the method `name` of a container leaves it as it is."""
     return any(issubclass(type(owner), kind) and name in names for kind, names in known.READS.items())
 
 
@@ -206,7 +206,7 @@ def trouble_of_library(module: str, name: str, first: Any, is_outside: Callable[
 
 
 def names_in(getter: Any) -> list[str]:
-    """The attributes that one of `operator`'s asks for."""
+    """Return the attributes that one of `operator`'s asks for."""
     given = getter.__reduce__()[1]
     texts = given if isinstance(getter, operator.attrgetter) else given[:1]
     return [name for text in texts for name in text.split(".")]

@@ -123,7 +123,7 @@ class Running:
             self.codes.sees(frame)
 
     def _is_part_of_another(self, frame: FrameType, code: CodeType) -> bool:
-        """Is it called by an import, by trusted code for itself, or by the garbage collector?"""
+        """Return whether an import, trusted code for itself, or the garbage collector calls it."""
         is_evaluated = code.co_filename == "<string>" and code.co_name in ("<module>", "__create_fn__")
         if is_evaluated or self.codes.kind(code) is not Kind.USERS:
             if self.codes.is_within_trusted(frame.f_back):
@@ -131,7 +131,7 @@ class Running:
         return self.codes.is_import(frame) or self._is_collected(frame, code)
 
     def _is_collected(self, frame: FrameType, code: CodeType) -> bool:
-        """Is something finalized that the body has not made?"""
+        """Return whether something is finalized that the body has not made."""
         is_end = code.co_name == "__del__" and bool(code.co_varnames)
         if is_end and id(frame.f_locals.get(code.co_varnames[0])) in self.made:
             return False
@@ -173,13 +173,13 @@ class Running:
         return None
 
     def _is_read(self, holder: Holder, said: str | None) -> bool:
-        """May a method, of which the library has `said` this, read all of a holder from outside?"""
+        """Return whether a method, of which `said` is known, may read all of an outside holder."""
         if said == "changes" and self._is_outside(holder):
             return False  # for which the body runs at each call
         return said != "tells" and (id(holder) not in self.made or self._is_outside(holder))
 
     def _has_own_signature(self, function: Any) -> bool:
-        """Is it a function outside whose parameters nothing but itself tells? Then these have to stay."""
+        """Return whether only this outside function itself gives its parameters, which must stay."""
         source = self.walk.where(function)
         if not isinstance(function, FunctionType) or function.__dict__ or source is None:
             return False
@@ -251,14 +251,14 @@ class Running:
 
 @functools.cache
 def _is_silent(module: str, *words: str) -> bool:
-    """Is nothing to be said of a trusted function with such names, whatever it is given?"""
+    """Return whether a trusted function with such names needs no report, whatever it is given."""
     top = module.partition(".")[0]
     tells = top in ("logging", *_WILD) or (top == "numpy" and not _STATES.isdisjoint(words))
     return not tells and not any(pure.trouble_of_library(module, w, None, lambda _: True) for w in words)
 
 
 def _names_in_format(text: str) -> list[str]:
-    """The attributes that a format asks for."""
+    """Return the attributes that a format asks for."""
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(text) if field]
     except ValueError:
@@ -268,7 +268,7 @@ def _names_in_format(text: str) -> list[str]:
 
 
 def _is_made_by_library(frame: FrameType, code: CodeType) -> bool:
-    """Is it a method that `dataclass` has made for a class of a library?"""
+    """Return whether it is a method that `dataclass` has made for a class of a library."""
     return code.co_filename == "<string>" and pure.is_library(frame.f_globals.get("__name__"))
 
 

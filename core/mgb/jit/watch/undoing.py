@@ -52,7 +52,7 @@ class Snapshot:
                 waiting += inside
 
     def is_current(self) -> bool:
-        """Does each hold what it held?"""
+        """Return whether each holds what it held."""
         return all(
             _are_same(keys, _keys_of(container)) and _are_same(parts, parts_of(container) or [])
             for container, keys, parts in self._known
@@ -82,7 +82,7 @@ class Snapshot:
 
 
 def _keys_of(container: Any) -> list[Any]:
-    """The keys of a dict, or the names of fields."""
+    """Return the keys of a dict, or the names of fields."""
     if isinstance(container, dict):
         return [key for key, _ in pairs(container)]
     return [name for name, _ in fields_of(container) or ()]
@@ -179,7 +179,7 @@ _RESTORE = {
 
 
 def is_writable(source: Source, leaves: Sequence[Any]) -> bool:
-    """Can what stands there be replaced without code of a user's that runs?"""
+    """Return whether what stands there can be replaced without running a user's code."""
     if isinstance(source, Global | Cell):
         return True
     if not isinstance(source, Item | Attribute):
@@ -195,12 +195,12 @@ def is_writable(source: Source, leaves: Sequence[Any]) -> bool:
 
 
 def is_slot(holder: Any, name: str) -> bool:
-    """Has the class a slot for it?"""
+    """Return whether the class has a slot for it."""
     return type(lookup(type(holder), name)[0]) is MemberDescriptorType
 
 
 def itself(source: Source) -> Source:
-    """Where a container stands of which a source gives what it holds."""
+    """Return where a container stands of which a source gives what it holds."""
     return source.of if isinstance(source, Result) and source.function in (pairs_in, elements) else source
 
 

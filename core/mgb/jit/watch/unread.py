@@ -24,7 +24,7 @@ class Unread:
         self._waiting: dict[Source, Any] = {}
 
     def holds_back(self, source: Source, value: Any) -> bool:
-        """Is `value`, which stands at `source`, a Tensor that nobody reads there as yet?"""
+        """Return whether `value`, which stands at `source`, is a Tensor that nobody has read there yet."""
         if not issubclass(type(value), Tensor) or not self._is_unread(source):
             return False
         self._waiting[source] = value

@@ -129,7 +129,7 @@ class Walk:
         self.guards.add(Guard(source, "is", ObjectRef(value)))
 
     def where(self, value: Any) -> Source | None:
-        """Where it was found."""
+        """Return where it was found."""
         found = self.kept.get(id(value))
         return found[0] if found is not None and found[1]() is value else None
 
@@ -299,7 +299,7 @@ class Walk:
         return code in self._functions or code in self._inner
 
     def has_run(self, code: CodeType, space: dict[str, Any]) -> bool:
-        """Has it started before, with these globals?"""
+        """Return whether it has started before, with these globals."""
         return (code, id(space)) in self._ran
 
     def _note_writes(self, code: CodeType, names: Names) -> None:

@@ -92,7 +92,7 @@ def impurities_of(observer: Watcher, take: bool = False) -> Iterator[Impurity]:
 
 
 def _changed(observer: Watcher) -> Iterator[tuple[Source, Any]]:
-    """The locations that have another object now, and that; `MISSING` where there is none."""
+    """Yield the locations that have another object now, and that; `MISSING` where there is none."""
     for source, old in observer.walk.values.items():
         try:
             now = source.read(observer.leaves)
@@ -112,7 +112,7 @@ def _is_same(now: Any, old: Any) -> bool:
 
 
 def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
-    """Can a call that skips the body write `value` at `source`?"""
+    """Return whether a call that skips the body can write `value` at `source`."""
     if not _can_make(observer, value) or not _is_plain_write(observer, source):
         return False
     if not observer.walk.may_follow and type(value) in FOLLOWED and _is_read(observer, source):
@@ -124,7 +124,7 @@ def _is_effect(observer: Watcher, source: Source, value: Any) -> bool:
 
 
 def _can_make(observer: Watcher, value: Any) -> bool:
-    """Can a call that skips the body make it?"""
+    """Return whether a call that skips the body can make it."""
     if not observer.writing.has_effects:
         return False
     if type(value) is Tensor:
@@ -135,20 +135,20 @@ def _can_make(observer: Watcher, value: Any) -> bool:
 
 
 def _is_named(observer: Watcher, tensor: Tensor) -> bool:
-    """Was it found where the body can name it, as no argument?"""
+    """Return whether it was found where the body can name it, as no argument."""
     source = observer.known(tensor)
     return source is not None and not is_in_argument(source)
 
 
 def _cannot_change(value: Any) -> bool:
-    """Can nobody have changed it before something else took its place?"""
+    """Return whether nobody can have changed it before something else took its place."""
     if type(value) is tuple:
         return all(map(_cannot_change, value))
     return is_plain(value) or type(value) is Tensor
 
 
 def _is_plain_write(observer: Watcher, source: Source) -> bool:
-    """Is to write at `source` all that a body does which writes there?"""
+    """Return whether a body that writes at `source` does nothing else there."""
     if not isinstance(source, Item | Attribute):
         return isinstance(source, Global | Cell)
     holder = try_read(source.of, observer.leaves)
@@ -166,7 +166,7 @@ def _is_plain_write(observer: Watcher, source: Source) -> bool:
 
 
 def _is_read(observer: Watcher, source: Source) -> bool:
-    """May what stands there be read?"""
+    """Return whether what stands there may be read."""
     name = getattr(source, "name", None)
     return name is None or name in observer.walk.loaded or observer.walk.is_wild
 
@@ -185,7 +185,7 @@ def _drop(observer: Watcher, source: Source, *tests: str) -> None:
 
 
 def _added(observer: Watcher, guard: Guard) -> list[tuple[Source, Any]] | None:
-    """The attributes or elements that were not there before; None: `guard` is about something else."""
+    """Return the attributes or elements that were not there before; None: `guard` is about something else."""
     source = guard.source
     if guard.test == "disjoint" and isinstance(source, Attribute):
         space = try_read(source, observer.leaves)
@@ -203,7 +203,7 @@ def _added(observer: Watcher, guard: Guard) -> list[tuple[Source, Any]] | None:
 
 
 def _appends(observer: Watcher, guard: Guard) -> bool:
-    """Is all that was done with a list at a name that something was appended? Then that is an effect."""
+    """Return whether a list at a name was only appended to, which is an effect."""
     source, walk = guard.source, observer.walk
     if guard.test not in ("length", "items") or not _is_only_appended_to(observer, source):
         return False
@@ -226,7 +226,7 @@ def _appends(observer: Watcher, guard: Guard) -> bool:
 
 
 def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
-    """Does code at most append to what stands at `source`, a name or an element of what stands at one?"""
+    """Return whether code at most appends to what stands at `source`, a name or an element of one."""
     walk, path = observer.walk, [source]
     if walk.is_wild or "__self__" in walk.loaded:
         return False
@@ -289,7 +289,7 @@ def _reason(source: Source, observer: Watcher) -> str:
 
 
 def _of_guard(observer: Watcher, guard: Guard) -> Iterator[Impurity]:
-    """A guard fails: was a method called, was something added, or what else?"""
+    """Yield a guard fails: was a method called, was something added, or what else?"""
     source = guard.source.of if isinstance(guard.source, Result) else guard.source
     held = try_read(source, observer.leaves)
     called = _call_that_writes(observer, held)
@@ -309,7 +309,7 @@ def _of_guard(observer: Watcher, guard: Guard) -> Iterator[Impurity]:
 
 
 def _call_that_writes(observer: Watcher, held: Any) -> Impurity | None:
-    """The method that the body has called of `held`, and that may change it."""
+    """Return the method that the body has called of `held`, and that may change it."""
     called = observer.running.lines.get(id(held))
     if called is None:
         return None
@@ -318,7 +318,7 @@ def _call_that_writes(observer: Watcher, held: Any) -> Impurity | None:
 
 
 def _line(source: Source, observer: Watcher) -> tuple[str, int]:
-    """Where `source` may have been written."""
+    """Return where `source` may have been written."""
     stored = observer.walk.stored
     while True:
         name = getattr(source, "name", None)
@@ -335,5 +335,5 @@ def _line(source: Source, observer: Watcher) -> tuple[str, int]:
 
 
 def notes_of(tensor: Tensor) -> list[Any]:
-    """The attributes that a Tensor has been given."""
+    """Return the attributes that a Tensor has been given."""
     return [*namespace(tensor), *(name for name in ("name", "format") if hasattr(tensor, f"_{name}"))]

@@ -72,7 +72,7 @@ def _without_row(x: Tensor) -> Tensor:
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Tensor:
-    """The triangle `L` with ``L @ L.mT.conj() == a``, of positive definite matrices.
+    """Return the triangle `L` with ``L @ L.mT.conj() == a``, of positive definite matrices.
 
     The gradient is that of a symmetric matrix, and symmetric.
 
@@ -165,7 +165,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 
 def svdvals(x: Any, /) -> Tensor:
-    """The singular values of matrices, the greatest first.
+    """Return the singular values of matrices, the greatest first.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def _is_upper(name: str, UPLO: str) -> bool:
 
 
 def eigh(a: Any, UPLO: str = "L") -> EighResult:
-    """The eigenvalues of symmetric matrices, ascending, and the vectors as columns.
+    """Return the eigenvalues of symmetric matrices, ascending, and the vectors as columns.
 
     The gradient is that of a symmetric matrix, and symmetric.
 
@@ -203,7 +203,7 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, ascending; see `eigh`.
+    """Return the eigenvalues of symmetric matrices, ascending; see `eigh`.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Tensor:
 
 
 def eig(a: Any) -> EigResult:
-    """The eigenvalues of square matrices, in no order, and the vectors as columns, of length 1.
+    """Return the eigenvalues of square matrices, in no order, and the vectors as columns, of length 1.
 
     Both are complex, also where all eigenvalues are real. Vectors may be turned by any angle: what depends on
     that has no gradient.
@@ -230,7 +230,7 @@ def eig(a: Any) -> EigResult:
 
 
 def eigvals(a: Any) -> Tensor:
-    """The eigenvalues of square matrices, in no order, complex ones always; see `eig`.
+    """Return the eigenvalues of square matrices, in no order, complex ones always; see `eig`.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def _floats(name: str, x: Any) -> Tensor:
 
 
 def norm(x: Any, ord: Order = None, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The norm of vectors or matrices, as ``np.linalg.norm``.
+    """Return the norm of vectors or matrices, as ``np.linalg.norm``.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _matrix_norm(x: Tensor, ord: Order, rows: int, columns: int) -> Tensor:
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Tensor:
-    """The norm of what stands along `axis`, of one or more axes, as one vector; None is all of them.
+    """Return the norm of what stands along `axis`, of one or more axes, as one vector; None is all of them.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: flo
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Order = "fro") -> Tensor:
-    """The norm of the matrices in the last two axes; see `norm`.
+    """Return the norm of the matrices in the last two axes; see `norm`.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from .solving import inv
 
 
 def matmul(x1: Any, x2: Any, /) -> Tensor:
-    """The product of matrices, as ``x1 @ x2``.
+    """Return the product of matrices, as ``x1 @ x2``.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    """The inner products of the vectors along `axis`, with the conjugates of those in `x1`.
+    """Return the inner products of the vectors along `axis`, with the conjugates of those in `x1`.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def outer(x1: Any, x2: Any, /) -> Tensor:
-    """Each element of a vector times each of another.
+    """Return each element of a vector times each of another.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
-    """The sum of products over `axes`: so many last of `x1` and first of `x2`, or the axes of each.
+    """Return the sum of products over `axes`: so many last of `x1` and first of `x2`, or the axes of each.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    """The vectors of three elements that stand upright on those of `x1` and `x2` along `axis`.
+    """Return the vectors of three elements that stand upright on those of `x1` and `x2` along `axis`.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
-    """The diagonals of the matrices in the last two axes.
+    """Return the diagonals of the matrices in the last two axes.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-    """The sums of the diagonals of the matrices in the last two axes.
+    """Return the sums of the diagonals of the matrices in the last two axes.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def matrix_power(a: Any, n: int) -> Tensor:
 
 
 def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
-    """The product of several matrices, in the order that needs the fewest multiplications.
+    """Return the product of several matrices, in the order that needs the fewest multiplications.
 
     The first may be a row and the last a column, each a vector.
 
@@ -173,7 +173,10 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
 
 
 def _cuts(lengths: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where each product of several is divided: Cormen et al., "Introduction to algorithms", section 15.2."""
+    """Return where each product of several is divided.
+
+    Cormen et al., "Introduction to algorithms", section 15.2.
+    """
     count = len(lengths) - 1
     cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(count)}
     cuts: dict[tuple[int, int], int] = {}

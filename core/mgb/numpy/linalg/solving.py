@@ -51,17 +51,17 @@ class LstsqResult(NamedTuple):
 
 
 def _columns(b: Tensor) -> Tensor:
-    """A vector as one column."""
+    """Return a vector as one column."""
     return reshape(b, shape=(*b.shape, 1)) if b.ndim == 1 else b
 
 
 def _like(x: Tensor, b: Tensor) -> Tensor:
-    """The columns `x` as a vector, where `b` was one."""
+    """Return the columns `x` as a vector, where `b` was one."""
     return reshape(x, shape=x.shape[:-1]) if b.ndim == 1 else x
 
 
 def solve(a: Any, b: Any) -> Tensor:
-    """The `x` with ``a @ x == b``.
+    """Return the `x` with ``a @ x == b``.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def solve(a: Any, b: Any) -> Tensor:
 def solve_triangular(
     A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    """The `X` with ``A @ X == B``, where `A` is a triangle; torch's arguments.
+    """Return the `X` with ``A @ X == B``, where `A` is a triangle; torch's arguments.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def solve_triangular(
 
 
 def inv(a: Any) -> Tensor:
-    """The inverses of square matrices; `LinAlgError` where there is none.
+    """Return the inverses of square matrices; `LinAlgError` where there is none.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def inv(a: Any) -> Tensor:
 
 
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tensor:
-    """The pseudo-inverses of Moore and Penrose.
+    """Return the pseudo-inverses of Moore and Penrose.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
 
 def det(a: Any) -> Tensor:
-    """The determinants of square matrices; singular ones have right gradients too.
+    """Return the determinants of square matrices; singular ones have right gradients too.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def det(a: Any) -> Tensor:
 
 
 def slogdet(a: Any) -> SlogdetResult:
-    """The sign of the determinant, and the logarithm of its magnitude: minus infinity where it is 0.
+    """Return the sign of the determinant, and the logarithm of its magnitude: minus infinity where it is 0.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def slogdet(a: Any) -> SlogdetResult:
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
-    """The shortest `x` that makes the squares of ``a @ x - b`` least.
+    """Return the shortest `x` that makes the squares of ``a @ x - b`` least.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def rank_of(s: Tensor, longer: int, share: Any) -> Tensor:
 
 
 def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Tensor:
-    """The `x` with ``tensordot(a, x, x.ndim) == b``.
+    """Return the `x` with ``tensordot(a, x, x.ndim) == b``.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def tensorinv(a: Any, ind: int = 2) -> Tensor:
-    """The inverse for ``tensordot(inverse, b, ind)``; the first `ind` axes of `a` are a matrix's rows.
+    """Return the inverse for ``tensordot(inverse, b, ind)``; the first `ind` axes of `a` are a matrix's rows.
 
     Examples
     --------

@@ -101,7 +101,10 @@ TWO_OVER_PI_WORDS = tuple(TWO_OVER_PI >> 64 * (18 - i) & 0xFFFFFFFFFFFFFFFF for 
 
 
 def _by_range(a: Tensor, column: int) -> Tensor:
-    """The entry of `TWO_OVER_PI_BY_RANGE` for the range of `a`; infinities and NaN stay what they are."""
+    """Return the entry of `TWO_OVER_PI_BY_RANGE` for the range of `a`.
+
+    Infinities and NaN stay what they are.
+    """
     chosen = a
     for row in reversed(TWO_OVER_PI_BY_RANGE):
         chosen = where(lt(a, row[0]), row[column], chosen)
@@ -194,7 +197,7 @@ def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _circular_single(a: Tensor, turn: int) -> Tensor:
-    """One polynomial, with the coefficients of sin or of cos: both are ``b + b * z * p(z)``."""
+    """Return one polynomial, with the coefficients of sin or of cos: both are ``b + b * z * p(z)``."""
     n, r = _reduce_single(a)
     n = n + turn
     even = eq(bit_and(n, 1), 0)
@@ -238,7 +241,7 @@ def cos(x: Tensor) -> Tensor:
 
 
 def _quotient(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
-    """The tangent of an angle, folded into ``|t| <= 1/2``; from there on, ``q - 1`` is exact."""
+    """Return the tangent of an angle, folded into ``|t| <= 1/2``; from there on, ``q - 1`` is exact."""
     q = where(eq(large, 0), 0.0, where(eq(small, INF), 1.0, small / large))
     beyond = le(0.5, q)
     return where(beyond, (q - 1) / (q + 1), q), beyond
@@ -252,7 +255,7 @@ def _quotient_of_singles(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float], quotient: Quotient) -> Tensor:
-    """The angle of the point (`x`, `y`) in double precision."""
+    """Return the angle of the point (`x`, `y`) in double precision."""
     up, right = magnitude(y), magnitude(x)
     t, beyond = quotient(minimum(up, right), maximum(up, right))
     z = t * t
@@ -266,7 +269,7 @@ def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float], quotient: Quotie
 
 @widen_halves
 def atan2(y: Tensor, x: Tensor) -> Tensor:
-    """The angle of the point (x, y), in (-pi, pi], by the signs of zeros too (C99, annex F).
+    """Return the angle of the point (x, y), in (-pi, pi], by the signs of zeros too (C99, annex F).
 
     Within 1 ULP in float32, 2 ULP in float64.
     """

@@ -88,14 +88,14 @@ def _left(rest: Tensor, divisor: Tensor) -> Tensor:
 @composite(NUMERIC, eager=np.fmod, grad=lambda g, _y, a, b: (g, neg(g * trunc(a / b))))
 @floats.widen_halves
 def fmod(a: Tensor, b: Tensor) -> Tensor:
-    """The remainder of C: it has the sign of `a`. (``mod`` has that of `b`.)"""
+    """Return the remainder of C: it has the sign of `a`. (``mod`` has that of `b`.)"""
     return fmod_float(a, b) if a.dtype in dtypes.FLOATS else where(eq(b, 0), 0, a - quotient(a, b) * b)
 
 
 @composite(NUMERIC, eager=np.remainder, grad=lambda g, _y, a, b: (g, neg(g * floor(a / b))))
 @floats.widen_halves
 def mod(a: Tensor, b: Tensor) -> Tensor:
-    """The remainder that has the sign of `b`, also when it is 0; of integers ``x % 0`` is 0."""
+    """Return the remainder that has the sign of `b`, also when it is 0; of integers ``x % 0`` is 0."""
     if a.dtype not in dtypes.FLOATS:
         return where(eq(b, 0), 0, a - floor_div(a, b) * b)
     rest = fmod_float(a, b)
@@ -106,7 +106,7 @@ def mod(a: Tensor, b: Tensor) -> Tensor:
 @composite(NUMERIC, eager=np.floor_divide, differentiable=False)
 @floats.widen_halves
 def floor_div(a: Tensor, b: Tensor) -> Tensor:
-    """The quotient rounded down: by the exact remainder, right where ``floor(a / b)`` is not.
+    """Return the quotient rounded down: by the exact remainder, right where ``floor(a / b)`` is not.
 
     Of integers ``x // 0`` is 0, and the least number by -1 wraps.
     """

@@ -142,7 +142,10 @@ def vanish(x: Tensor, exponent: Tensor) -> Tensor:
 
 
 def vanishing_end(dtype: np.dtype[Any]) -> float:
-    """The logarithm of what `vanish` takes for 0: nothing underflows on the way, which would be slow."""
+    """Return the logarithm of what `vanish` takes for 0.
+
+    Nothing underflows on the way, which would be slow.
+    """
     return -(FORMATS[dtype].bias + VANISHING) * float(np.log(2))
 
 
@@ -202,7 +205,7 @@ def tanh(x: Tensor) -> Tensor:
 
 
 def _log_reduced(f: Tensor) -> tuple[Tensor, Tensor]:
-    """Two terms of decreasing size whose sum is ``log(1 + f)``, for `f` next to 0."""
+    """Return two terms of decreasing size whose sum is ``log(1 + f)``, for `f` next to 0."""
     if f.dtype == dtypes.float32:  # a division costs more than the digits that it saves
         return f, f * f * polynomial(f, LOG_SINGLE)
     s = f / (2 + f)

@@ -46,7 +46,7 @@ class Format:
         return int(np.iinfo(self.integer).min)
 
     def bits(self, value: float) -> int:
-        """The bit pattern of a Python float in this format, as a signed integer."""
+        """Return the bit pattern of a Python float in this format, as a signed integer."""
         return int(np.array(value, f"float{self.integer.itemsize * 8}").view(self.integer))
 
 
@@ -80,12 +80,12 @@ def widen_halves(body: Body) -> Body:
 
 
 def bits(x: Tensor) -> Tensor:
-    """The bit pattern of `x` as signed integers."""
+    """Return the bit pattern of `x` as signed integers."""
     return bitcast(x, dtype=FORMATS[x.dtype].integer)
 
 
 def sign_bit(x: Tensor) -> Tensor:
-    """The sign bit of `x` in its place, all other bits 0."""
+    """Return the sign bit of `x` in its place, all other bits 0."""
     return bit_and(bits(x), FORMATS[x.dtype].sign)
 
 
@@ -100,18 +100,18 @@ def flip_sign(x: Tensor, sign: Tensor) -> Tensor:
 
 
 def upper_half(x: Tensor) -> Tensor:
-    """The leading half of the significand of `x`: products of two such numbers are exact."""
+    """Return the leading half of the significand of `x`: products of two such numbers are exact."""
     form = FORMATS[x.dtype]
     return bitcast(bit_and(bits(x), -(1 << (form.digits // 2 + 1))), dtype=x.dtype)
 
 
 def at_most(x: Tensor, highest: float) -> Tensor:
-    """The smaller of `x` and a number; NaN stays NaN. One instruction, as only `x` may be NaN."""
+    """Return the smaller of `x` and a number; NaN stays NaN. One instruction, as only `x` may be NaN."""
     return where(lt(highest, x), highest, x)
 
 
 def at_least(x: Tensor, lowest: float) -> Tensor:
-    """The greater of `x` and a number; NaN stays NaN."""
+    """Return the greater of `x` and a number; NaN stays NaN."""
     return where(lt(x, lowest), lowest, x)
 
 

@@ -62,7 +62,10 @@ def tan(x: Tensor) -> Tensor:
 
 
 def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Two terms of ``asin(a)``, but of ``acos(a) / 2`` from 1/2 on, for ``a >= 0``; and where ``a < 1/2``."""
+    """Return two terms of ``asin(a)``, but of ``acos(a) / 2`` from 1/2 on, for ``a >= 0``.
+
+    And where ``a < 1/2``.
+    """
     near = lt(a, 0.5)
     z = where(near, a * a, fma(-0.5, a, 0.5))
     s = where(near, a, sqrt(z))
@@ -164,7 +167,7 @@ def atanh_grad(x: Tensor, d: Tensor) -> Tensor:
 
 
 def _scipy(name: str) -> Callable[[Any], Any]:
-    """A function of ``scipy.special``, which is imported when it is first called."""
+    """Return a function of ``scipy.special``, which is imported when it is first called."""
 
     def call(x: Any) -> Any:
         from scipy import special as scipy_special

@@ -15,7 +15,7 @@ from ..primitives import bit_and, cast, eq, le, logical_and, logical_or, lt, mul
 
 
 def _has(x: Any, count: Any) -> Any:
-    """Is `count` the number of a bit of `x`?"""
+    """Return whether `count` is the number of a bit of `x`."""
     return (count >= 0) & (count < x.dtype.itemsize * 8)
 
 

@@ -29,7 +29,7 @@ from ..primitives import (
 
 
 def rounds_twice(node: Node) -> bool:
-    """Is it a cast to 16 bits that float32 rounds, too?"""
+    """Return whether it is a cast to 16 bits that float32 rounds, too."""
     if node.op is not CAST or node.spec.dtype not in dtypes.HALVES:
         return False
     return _is_longer(node.inputs[0].spec.dtype)
@@ -62,7 +62,10 @@ def round_to_odd(x: Tensor) -> Tensor:
 
 
 def _jammed(x: Tensor, dtype: np.dtype[Any], digits: int) -> Tensor:
-    """An integer as the float of its size: some first digits stay, the last is 1 if any other is lost."""
+    """Return an integer as the float of its size.
+
+    Some first digits stay, the last is 1 if any other is lost.
+    """
     unit = 1 << 8 * x.dtype.itemsize - digits
     low = bit_and(x, unit - 1)
     odd = bit_or(x - low, where(eq(low, 0), low, unit))

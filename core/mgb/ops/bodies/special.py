@@ -172,7 +172,7 @@ ERFINV = {
 
 
 def _minus_square(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Two terms whose sum is ``-a**2`` to nearly twice the digits: the first is exact."""
+    """Return two terms whose sum is ``-a**2`` to nearly twice the digits: the first is exact."""
     leading = upper_half(a)
     return neg(leading * leading), (leading - a) * (leading + a)
 
@@ -265,7 +265,7 @@ def erfc(x: Tensor) -> Tensor:
 
 @widen_halves
 def erf(x: Tensor) -> Tensor:
-    """The error function.
+    """Return the error function.
 
     Within 2 ULP: a polynomial up to 1, then another one in float32, ``1 - erfc`` in float64.
     """
@@ -274,7 +274,7 @@ def erf(x: Tensor) -> Tensor:
 
 
 def _piecewise(x: Tensor, pieces: Pieces, beyond: Terms | None) -> Terms:
-    """Two terms of the polynomial of the piece in which `x` is; after the last, `beyond`."""
+    """Return two terms of the polynomial of the piece in which `x` is; after the last, `beyond`."""
     for end, centre, coefficients in reversed(pieces):
         u = x - centre
         found = fast_two_sum(coefficients[0], u * polynomial(u, coefficients[1:]))
@@ -307,7 +307,7 @@ def in_double(function: Body) -> Body:
 
 @widen_halves
 def erfinv(x: Tensor) -> Tensor:
-    """The `x` with ``erf(x) == y``; within 2 ULP."""
+    """Return the `x` with ``erf(x) == y``; within 2 ULP."""
     a = magnitude(x)
     inverse = _times_erfinv_ratio(a, 0.0, neg(log((1 - a) * (1 + a))), ERFINV[x.dtype])
     return flip_sign(inverse, sign_bit(x))
@@ -315,7 +315,10 @@ def erfinv(x: Tensor) -> Tensor:
 
 @in_double
 def erfcinv(y: Tensor) -> Tensor:
-    """The `x` with ``erfc(x) == y``; within 1 ULP in float32, 2 in float64, down to the smallest `y`."""
+    """Return the `x` with ``erfc(x) == y``.
+
+    Within 1 ULP in float32, 2 in float64, down to the smallest `y`.
+    """
     near, far = ERFINV[dtypes.float64]
     x = 1 - y
     return _times_erfinv_ratio(x, (1 - x) - y, neg(log(y * (2 - y))), (near, far + ERFINV_FAR))

@@ -45,7 +45,7 @@ def cos_grad(g: Tensor, x: Tensor) -> Tensor:
 
 
 def erf_grad(g: Tensor, x: Tensor) -> Tensor:
-    """The density ``2 / sqrt(pi) * exp(-x**2)``."""
+    """Return the density ``2 / sqrt(pi) * exp(-x**2)``."""
     return g * TWO_OVER_SQRT_PI * exp(neg(x * x))
 
 

@@ -54,7 +54,7 @@ def _gradient_infer(g: Spec, q: Spec, k: Spec, v: Spec, causal: bool) -> Spec:
 
 
 def _exchanged(ndim: int) -> tuple[int, ...]:
-    """The axes with heads and places exchanged, where there are heads."""
+    """Return the axes with heads and places exchanged, where there are heads."""
     axes = tuple(range(ndim))
     return axes if ndim < 3 else (*axes[:-3], ndim - 2, ndim - 3, ndim - 1)
 
@@ -152,7 +152,7 @@ attention_grad = declare(
 
 
 def is_served(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Do the operands fit each other, and does a library take `attention` of them?"""
+    """Return whether the operands fit each other, and a library takes `attention` of them."""
     specs = [Spec(t.shape, t.dtype, t._device) for t in (q, k, v)]
     op = op_of(attention)
     try:

@@ -79,7 +79,7 @@ def _matmul_grad(
 
 
 def _matmul_cost(node: Node) -> int:
-    """Two operations for each pair of numbers that meet."""
+    """Return two operations for each pair of numbers that meet."""
     shape = node.inputs[0].spec.shape
     return 2 * node.spec.size * shape[-2 if node.params.get("transpose_a") else -1]
 
@@ -179,7 +179,7 @@ def pad(x: Any, padding: Pair, value: Any = 0) -> Any:
 
 
 def _windows(x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Any:
-    """A view (N, C, kh, kw, oh, ow) of the elements that each tap of the kernel meets."""
+    """Return a view (N, C, kh, kw, oh, ow) of the elements that each tap of the kernel meets."""
     window_counts("conv2d", x.shape[2:], kernel, stride, padding, dilation)
     return windows(pad(x, padding), kernel, stride, dilation)
 
@@ -203,7 +203,7 @@ def taps(kernel: Pair, stride: Pair, dilation: Pair, counts: Pair) -> Iterator[t
 
 
 def _new(shape: tuple[int, ...], like: Any) -> Any:
-    """An array that is to be filled; of the pool, where `like` is NumPy's."""
+    """Return an array that is to be filled; of the pool, where `like` is NumPy's."""
     return empty(shape, like.dtype) if type(like) is np.ndarray else np.empty_like(like, shape=shape)
 
 
@@ -248,7 +248,7 @@ def _grad_input_eager(
 def _gather_gradient(
     g: Any, w: Any, size: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
-    """The gradient, spread out by the stride and framed, convolved with the mirrored kernel."""
+    """Return the gradient, spread out by the stride and framed, convolved with the mirrored kernel."""
     (n, outputs, oh, ow), (kh, kw), (sh, sw), (dh, dw) = g.shape, w.shape[2:], stride, dilation
     top, left = dh * (kh - 1) - padding[0], dw * (kw - 1) - padding[1]
     spread = np.zeros_like(g, shape=(n, outputs, size[0] + dh * (kh - 1), size[1] + dw * (kw - 1)))
@@ -261,7 +261,7 @@ def _gather_gradient(
 def _scatter_gradient(
     g: Any, w: Any, size: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Any:
-    """The columns of the gradient, added tap by tap to where they were read."""
+    """Return the columns of the gradient, added tap by tap to where they were read."""
     (n, outputs, oh, ow), (kh, kw), (ph, pw) = g.shape, w.shape[2:], padding
     channels = w.shape[1] * groups
     weight = w.reshape(groups, outputs // groups, -1).swapaxes(1, 2)
@@ -297,7 +297,7 @@ def _grad_weight_grad(
 
 
 def _window_cost(images: Node, weights: Node) -> int:
-    """Each element of the convolved images meets the weights of one output channel."""
+    """Return each element of the convolved images meets the weights of one output channel."""
     return 2 * images.spec.size * math.prod(weights.spec.shape[1:])
 
 

@@ -247,7 +247,10 @@ avg_pool2d_grad = declare(
 
 @lru_cache(maxsize=256)
 def averaging(size: int, wanted: int, dtype: Any) -> Any:
-    """The matrix (wanted, size) whose rows take the means of the windows; neighbours may share an element."""
+    """Return the matrix (wanted, size) whose rows take the means of the windows.
+
+    Neighbours may share an element.
+    """
     row, place = np.arange(wanted)[:, None], np.arange(size)
     inside = (place >= row * size // wanted) & (place < -(-(row + 1) * size // wanted))
     matrix = (inside / inside.sum(axis=1, keepdims=True)).astype(dtype)

@@ -38,12 +38,12 @@ Shape = tuple[int, ...]
 
 
 def rows(x: Tensor, start: int, stop: int) -> Tensor:
-    """Some rows of the matrices in `x`."""
+    """Return some rows of the matrices in `x`."""
     return cut_along(x, x.ndim - 2, start, stop)
 
 
 def columns(x: Tensor, start: int, stop: int) -> Tensor:
-    """Some columns of the matrices in `x`."""
+    """Return some columns of the matrices in `x`."""
     return cut_along(x, x.ndim - 1, start, stop)
 
 

@@ -29,7 +29,7 @@ from ..primitives import complex, imag, real, where
 
 
 def swapped(x: Tensor) -> Tensor:
-    """The matrices in the last two axes transposed."""
+    """Return the matrices in the last two axes transposed."""
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
@@ -39,12 +39,12 @@ def held(x: Tensor) -> Tensor:
 
 
 def adjoint(x: Tensor) -> Tensor:
-    """The matrices transposed, and the conjugates of complex ones."""
+    """Return the matrices transposed, and the conjugates of complex ones."""
     return held(swapped(x))
 
 
 def product(*factors: Tensor) -> Tensor:
-    """The product of matrices, from left to right."""
+    """Return the product of matrices, from left to right."""
     out = factors[0]
     for factor in factors[1:]:
         out = matmul(out, factor)
@@ -102,7 +102,7 @@ def declare_library(
     meaning: str,
     body: Callable[..., Tensor] | None = None,
 ) -> Callable[..., Tensor]:
-    """An op on matrices, also complex ones, that NumPy, SciPy or another library computes."""
+    """Return an op on matrices, also complex ones, that NumPy, SciPy or another library computes."""
     eager = by_library(name, infer, rule)
     op = Op(name, Kind.OPAQUE, infer, eager, grad, body, ANALYTIC.promote, cost=cubic, meaning=meaning)
     return declare(op)
@@ -121,7 +121,7 @@ def _each(function: Callable[..., Any], out: Any, *stacks: Any) -> Any:
 
 
 def _batch(name: str, a: Spec, b: Spec) -> tuple[int, ...]:
-    """The stacks of both, where the rows of `b` belong to those of `a`."""
+    """Return the stacks of both, where the rows of `b` belong to those of `a`."""
     check_matrix(name, a)
     check_matrix(name, b)
     if a.shape[-2] != b.shape[-2]:
@@ -301,7 +301,7 @@ cholesky_ = declare_library(
 
 
 def as_matrix(x: Tensor) -> Tensor:
-    """One number for each matrix as a matrix of one element."""
+    """Return one number for each matrix as a matrix of one element."""
     return reshape(x, shape=(*x.shape, 1, 1))
 
 
@@ -356,7 +356,7 @@ def _slogdet(a: Any) -> Any:
 
 
 def _slogdet_grad(g: Tensor, y: Tensor, a: Tensor) -> tuple[Tensor]:
-    """The sign of a complex determinant turns with the imaginary part of its logarithm."""
+    """Return the sign of a complex determinant turns with the imaginary part of its logarithm."""
     turn, magnitude = (
         reshape(cut_along(g, g.ndim - 1, i, i + 1), shape=(*g.shape[:-1], 1, 1)) for i in (0, 1)
     )

@@ -42,7 +42,7 @@ PAIR = Typing(DRAW.promote, lambda _given: dtypes.uint64)
 
 @composite(DRAW, eager=blocked(words, dtypes.uint32), differentiable=False)
 def philox(which: Tensor, c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> Tensor:
-    """One of the four words of a counter, uint32."""
+    """Return one of the four words of a counter, uint32."""
     for _ in range(ROUNDS):
         high0, high1 = mulhi(c0, MULTIPLIERS[0]), mulhi(c2, MULTIPLIERS[1])
         low0, low1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
@@ -55,7 +55,7 @@ def philox(which: Tensor, c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Te
 def philox_pair(
     which: Tensor, c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor
 ) -> Tensor:
-    """One of the two numbers of 64 bits of a counter: words 0 and 1, or words 2 and 3."""
+    """Return one of the two numbers of 64 bits of a counter: words 0 and 1, or words 2 and 3."""
     low, high = (
         cast(philox(place, c0, c1, c2, c3, k0, k1), dtype=dtypes.uint64)
         for place in (where(eq(which, 0), 0, 2), where(eq(which, 0), 1, 3))
@@ -93,7 +93,7 @@ def philox_normal(
     factor: Tensor,
     shift: Tensor,
 ) -> Tensor:
-    """A normal number by the method of Box and Muller, times `factor`, plus `shift`.
+    """Return a normal number by the method of Box and Muller, times `factor`, plus `shift`.
 
     Words 0 and 1 make numbers 0 and 1, words 2 and 3 the others: a radius, an angle and its complement.
     """

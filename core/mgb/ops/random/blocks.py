@@ -70,7 +70,7 @@ def blocked(
     dtype: np.dtype[Any],
     finish: Callable[..., object] | None = None,
 ) -> Callable[..., Any]:
-    """An eager rule for operands ``(which, c0, c1, c2, c3, k0, k1, *floats)``.
+    """Return an eager rule for operands ``(which, c0, c1, c2, c3, k0, k1, *floats)``.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def blocked(
 
 
 def _new(shape: tuple[int, ...], dtype: np.dtype[Any], like: Any) -> Any:
-    """An array that is to be filled; of the pool, where `like` is NumPy's."""
+    """Return an array that is to be filled; of the pool, where `like` is NumPy's."""
     return empty(shape, dtype) if type(like) is np.ndarray else np.empty_like(like, shape=shape, dtype=dtype)
 
 
@@ -127,7 +127,7 @@ def _give_out(which: Any, values: Sequence[Any], out: Any) -> None:
 
 
 def words(block: Words) -> Sequence[Any]:
-    """The words."""
+    """Return the words."""
     return block.even[0], block.odd[0], block.even[1], block.odd[1]
 
 

@@ -30,7 +30,7 @@ def register(backend: Backend) -> None:
 
 
 def announced(name: str, helpers: Path) -> Callable[..., Any]:
-    """A fixture that announces a backend as a distribution does, so that other processes find it.
+    """Return a fixture that announces a backend as a distribution does, so that other processes find it.
 
     Parameters
     ----------

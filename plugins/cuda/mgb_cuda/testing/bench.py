@@ -81,12 +81,12 @@ class Bench:
         return self.backend()
 
     def traced(self, function: Callable[..., Any], *arrays: Any) -> Graph:
-        """The graph of `function` on these arrays, as the backend receives it."""
+        """Return the graph of `function` on these arrays, as the backend receives it."""
         return traced(function, arrays, self.backend.traits)
 
 
 def traced(function: Callable[..., Any], arrays: Sequence[Any], traits: Traits) -> Graph:
-    """The graph of `function` on these arrays, as a backend of these traits receives it."""
+    """Return the graph of `function` on these arrays, as a backend of these traits receives it."""
     return lower(graph_of(function, *(Spec(a.shape, a.dtype) for a in arrays)), traits)
 
 
@@ -103,7 +103,7 @@ def unasked(traits: Traits) -> Traits:
 
 
 def provider(backend: Backend) -> type:
-    """A plugin that answers to the name of `backend`."""
+    """Return a plugin that answers to the name of `backend`."""
 
     class Provider:
         @staticmethod

@@ -98,7 +98,7 @@ class OnPaper(HostArrays, Device):
 
 
 def like(dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array of this shape that takes no memory."""
+    """Return an array of this shape that takes no memory."""
     return np.broadcast_to(samples(dtype, (1,)).reshape(()), shape)
 
 
@@ -149,7 +149,7 @@ class Budgets(Compiled):
     turning: ClassVar[int] = 0
 
     def assembly(self, graph: Graph) -> str:
-        """The PTX of the kernel of a graph."""
+        """Return the PTX of the kernel of a graph."""
         raise NotImplementedError
 
     def test_large_array_kernels_fit_the_register_budget(self, large: tuple[str, int]) -> None:
@@ -185,13 +185,13 @@ class Budgets(Compiled):
 
 
 def unit_of(bench: Bench, device: Device, graph: Graph) -> Unit:
-    """The kernels of a graph on a device, none of which is compiled yet."""
+    """Return the kernels of a graph on a device, none of which is compiled yet."""
     unit: Unit = bench.given(device).load(graph, b"").state.unit()
     return unit
 
 
 def accesses(assembly: str) -> set[str]:
-    """How global memory is read and written: both are."""
+    """Return how global memory is read and written: both are."""
     loads, stores = (set(re.findall(rf"{way}\.global\.(\S+)", assembly)) for way in ("ld", "st"))
     assert loads and stores
     return loads | stores
@@ -241,7 +241,7 @@ class EveryKernel(Compiled):
 
 
 def dozens(dtype: str) -> dict[Any, list[str]]:
-    """The words of a dtype with the same operands, a dozen together."""
+    """Return the words of a dtype with the same operands, a dozen together."""
     found: dict[Any, list[str]] = {}
     for d, name in elementwise():
         if d == dtype and name not in PARAMS:

@@ -13,7 +13,7 @@ from mgb_conformance.test_elementwise import BATCHES
 
 
 def tiers(quick: Collection[str], without: Collection[str] = ()) -> dict[str, Any]:
-    """The classes of the suite, in its order, for the names of a test module.
+    """Return the classes of the suite, in its order, for the names of a test module.
 
     Parameters
     ----------

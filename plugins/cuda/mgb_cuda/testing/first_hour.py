@@ -170,7 +170,7 @@ def _done(
 
 
 def main() -> int:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m mgb_cuda.testing.first_hour", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("first-hour"))
     parser.add_argument("--rehearse", action="store_true", help="on a driver that only takes notes")

@@ -86,7 +86,7 @@ def serve() -> None:
 
 
 def _forked(script: str, variables: dict[str, str], names: dict[str, Any]) -> tuple[int, str, str]:
-    """The status of a script, and what it wrote."""
+    """Return the status of a script, and what it wrote."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as problem:
         child = os.fork()
         if child == 0:

@@ -35,7 +35,7 @@ PROPERTIES = Properties("host", (8, 0), multiprocessors=4)
 
 
 def missing() -> str | None:
-    """Why kernels cannot be compiled here; None when they can."""
+    """Return why kernels cannot be compiled here; None when they can."""
     return None if shutil.which("g++") else "there is no C++ compiler called g++: apt install g++"
 
 
@@ -127,7 +127,7 @@ def _header_key() -> str:
 
 @cache
 def _header(folder: Path) -> Path:
-    """The shim, compiled once: most of the time of a small kernel."""
+    """Return the shim, compiled once: most of the time of a small kernel."""
     header = folder / f"shim-{_header_key()[:16]}.h"
     if not header.with_suffix(".h.gch").exists():
         shutil.copyfile(SHIM, header)

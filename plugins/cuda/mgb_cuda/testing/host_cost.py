@@ -71,7 +71,7 @@ def _placed(array: Any) -> Placed:
 
 
 def main() -> int:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m mgb_cuda.testing.host_cost", description=__doc__)
     parser.add_argument(
         "--stub", action="store_true", help="LD_LIBRARY_PATH has the driver that does nothing"

@@ -25,7 +25,7 @@ def launches(device: Any) -> list[tuple[int, int]]:
 
 
 def update(p: Any, g: Any, m: Any, rate: Any) -> list[Any]:
-    """A parameter and its momentum after a step."""
+    """Return a parameter and its momentum after a step."""
     m = m * 0.9 + g
     return [p - rate * m, m]
 

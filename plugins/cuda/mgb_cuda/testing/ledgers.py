@@ -48,7 +48,7 @@ class OnScales(OnPaper):
 
 
 def unit_on_scales(module: Any, case: Case, here: bool = False) -> Unit:
-    """The kernels for a case by the backend in `module`, none of which is compiled yet.
+    """Return the kernels for a case by the backend in `module`, none of which is compiled yet.
 
     They are for the GPU that is here, or for a H200.
     """
@@ -92,7 +92,7 @@ class Ledgers(Suite):
         return ledger(unit, usual(unit)[1])
 
     def broken(self, case: Case, found: Ledger, architecture: int) -> set[str]:
-        """Which budgets are not kept."""
+        """Return which budgets are not kept."""
         most = case.most or ISSUE * found.least
         reads = case.reads if architecture // 10 in WITH_CLUSTERS else case.alone or case.reads
         read = sum(e.read for e in found.entries)

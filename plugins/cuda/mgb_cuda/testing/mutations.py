@@ -22,7 +22,7 @@ Program = tuple[Callable[..., Any], tuple[int, ...], int]
 
 
 def rows(x: Any) -> list[Any]:
-    """A softmax that shows its folds, and some that have no use for what nobody has loaded."""
+    """Return a softmax that shows its folds, and some that have no use for what nobody has loaded."""
     top = reduce_max(x, axis=(1,))
     e = exp(x - top)
     whole = reduce_sum(e, axis=(1,))
@@ -37,12 +37,15 @@ def columns(x: Any) -> list[Any]:
 
 
 def tiers(programs: Iterable[str], quick: Collection[str]) -> list[Any]:
-    """All programs; those that are not `quick` are marked as slow."""
+    """Return all programs; those that are not `quick` are marked as slow."""
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in programs]
 
 
 def sample(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array in which the place of each element matters: that of the largest is all over the rows."""
+    """Return an array in which the place of each element matters.
+
+    That of the largest is all over the rows.
+    """
     size = int(np.prod(shape))
     memory = np.full(size + 64, np.nan, np.float32)  # what lies beyond its end shows
     x: np.ndarray[Any, Any] = memory[:size].reshape(shape)
@@ -90,7 +93,7 @@ def mutate(device: Any, pattern: str, into: str, which: int, after: str = "") ->
 
 
 def places(pattern: str, text: str) -> list[re.Match[str]]:
-    """Where a mutation can be made."""
+    """Return where a mutation can be made."""
     return list(re.finditer(pattern, text, re.MULTILINE))
 
 
@@ -127,7 +130,7 @@ class Mutations(Suite):
         return self.bench.device(self.programs[program][2])
 
     def truth(self, program: str) -> tuple[Any, Any, Any]:
-        """The graph of a program, its argument and its results."""
+        """Return the graph of a program, its argument and its results."""
         if program not in self._truths:
             function, shape, _ = self.programs[program]
             x = sample(program, shape)
@@ -157,7 +160,7 @@ class Mutations(Suite):
         return self._texts[program]
 
     def bodies(self, device: Any) -> list[str]:
-        """The parts of the texts of a device that are changed."""
+        """Return the parts of the texts of a device that are changed."""
         return [s.partition(self.after)[2] if self.after else s for s in device.sources]
 
     def test_unmutated_kernel_is_correct(self, program: str) -> None:

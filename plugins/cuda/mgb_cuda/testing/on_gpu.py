@@ -28,7 +28,7 @@ class OnGpu(Suite):
     """
 
     def run(self, graph: Graph, *arrays: Any) -> list[Any]:
-        """The outputs of a graph that is lowered, computed by the GPU."""
+        """Return the outputs of a graph that is lowered, computed by the GPU."""
         import cupy
 
         out = tuple(cupy.full(o.spec.shape, 77, o.spec.dtype) for o in graph.outputs)

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).with_name("stub.c")
 
 
 def missing() -> str | None:
-    """Why the stub cannot be built; None when it can."""
+    """Return why the stub cannot be built; None when it can."""
     return None if shutil.which("gcc") else "there is no C compiler called gcc: apt install gcc"
 
 
@@ -74,7 +74,7 @@ class Notes:
         self.library.stub_forget()
 
     def launches(self) -> list[dict[str, Any]]:
-        """The launches since `watch`."""
+        """Return the launches since `watch`."""
         found = []
         for i in range(self.library.stub_launches()):
             note = self.library.stub_launch(ctypes.c_long(i)).contents

@@ -105,7 +105,7 @@ def total(x: Any) -> Any:
 
 
 def rows(length: int, columns: int = N) -> tuple[tuple[int, ...], ...]:
-    """One array with rows of this length, of so many elements."""
+    """Return one array with rows of this length, of so many elements."""
     return ((columns // length, length),)
 
 

@@ -34,7 +34,7 @@ def limited(device: Any, most: int) -> Any:
 
 
 def view(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array of this shape that lies in memory anyhow."""
+    """Return an array of this shape that lies in memory anyhow."""
     order = random.permutation(len(shape))
     steps = random.choice([1, 1, 1, 2, -1], len(shape))
     wide = [shape[axis] * abs(int(step)) for axis, step in zip(order, steps, strict=True)]
@@ -49,7 +49,7 @@ class Variants(Suite):
     """Running, and seeing which variant ran."""
 
     def run(self, function: Callable[..., Any], device: Any, *arrays: Any) -> tuple[tuple[Any, ...], Any]:
-        """The outputs, the same when all runs in the other order, and the variant that made them."""
+        """Return the outputs, the same when all runs in the other order, and the variant that made them."""
         graph = self.bench.traced(function, *arrays)
         kernel = self.bench.here(device).compile(graph)
         found = call(kernel.run, graph, arrays)
@@ -87,7 +87,7 @@ class Geometries(Variants):
         return found
 
     def tells(self, name: str, function: Any) -> bool:
-        """Is this the function that a geometry was chosen for?"""
+        """Return whether this is the function that a geometry was chosen for."""
         return True
 
     @pytest.mark.parametrize("function", [total, softmax, normalise], ids=lambda f: f.__name__)

@@ -15,22 +15,22 @@ BITS = {d.name: row.bits for d, row in dtypes.ROWS.items()}
 
 
 def element(dtype: str) -> str:
-    """The type of a value of `dtype` that is computed with: no narrow float is."""
+    """Return the type of a value of `dtype` that is computed with: no narrow float is."""
     return f"f{BITS[dtype]}" if is_float(dtype) else f"i{BITS[dtype]}"
 
 
 def stored(dtype: str) -> str:
-    """The type of an element of `dtype` in memory."""
+    """Return the type of an element of `dtype` in memory."""
     return element(dtype) if is_float(dtype) and dtype not in HELD else f"i{max(8, BITS[dtype])}"
 
 
 def is_float(dtype: str) -> bool:
-    """Whether values of `dtype` are floats."""
+    """Return whether values of `dtype` are floats."""
     return "float" in dtype
 
 
 def is_signed(dtype: str) -> bool:
-    """Whether they are integers with a sign."""
+    """Return whether they are integers with a sign."""
     return dtype.startswith("int")
 
 
@@ -48,30 +48,30 @@ class Body:
         self.lanes = lanes
 
     def type(self, dtype: str) -> Type:
-        """The type of a value of `dtype`."""
+        """Return the type of a value of `dtype`."""
         return self.lanes.of(element(dtype))
 
     def op(self, operation: str, operands: Sequence[str], type_: Type, flag: str = "") -> str:
-        """An operation whose operands and result are of one type."""
+        """Return an operation whose operands and result are of one type."""
         return self.builder.apply(operation, operands, type_, flag)
 
     def change(self, operation: str, value: str, source: str, target: str) -> str:
-        """A conversion from one element type to another."""
+        """Return a conversion from one element type to another."""
         if source == target:
             return value
         return self.builder.change(operation, value, self.lanes.of(source), self.lanes.of(target))
 
     def compare(self, relation: str, a: str, b: str, dtype: str) -> str:
-        """Whether `a` is ``"lt"``, ``"gt"``, ``"le"`` or ``"eq"`` to `b`; NaN is not."""
+        """Return whether `a` is ``"lt"``, ``"gt"``, ``"le"`` or ``"eq"`` to `b`; NaN is not."""
         sign = "o" if is_float(dtype) else "" if relation == "eq" else "s" if is_signed(dtype) else "u"
         return self.builder.compare(sign + relation, a, b, self.type(dtype))
 
     def is_nan(self, a: str, dtype: str) -> str:
-        """Whether `a` is NaN."""
+        """Return whether `a` is NaN."""
         return self.builder.compare("uno", a, a, self.type(dtype))
 
     def is_not_zero(self, a: str, type_: Type) -> str:
-        """Whether `a` is another number than 0, or none."""
+        """Return whether `a` is another number than 0, or none."""
         return self.builder.compare(
             "une" if type_.is_float else "ne", a, self.builder.number(0, type_), type_
         )
@@ -89,5 +89,5 @@ class Body:
         return self.builder.number(value, self.lanes.of(element))
 
     def spread(self, scalar: str, element: str) -> str:
-        """A scalar of type `element` in each lane."""
+        """Return a scalar of type `element` in each lane."""
         return self.builder.spread(scalar, self.lanes.of(element)) if self.lanes.count else scalar

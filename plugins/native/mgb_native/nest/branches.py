@@ -32,7 +32,7 @@ class Branch:
 
 
 def branches(graph: Graph, nodes: Sequence[Node], kept: frozenset[Node]) -> list[Branch]:
-    """The branches of a loop that computes `nodes` of `graph`; values `kept` are wanted outside."""
+    """Return the branches of a loop that computes `nodes` of `graph`; values `kept` are wanted outside."""
     groups: list[list[Node]] = []
     for node in (n for n in nodes if n.op.name == UNLIKELY):
         needs = _cone(nodes, node.inputs)
@@ -65,7 +65,7 @@ def _branch(graph: Graph, nodes: Sequence[Node], group: list[Node], kept: frozen
 
 
 def _cone(nodes: Sequence[Node], ends: Iterable[Node]) -> set[Node]:
-    """Those of `nodes` that `ends` need, themselves included."""
+    """Return those of `nodes` that `ends` need, themselves included."""
     found: set[Node] = set(ends)
     for node in reversed(nodes):
         if node in found:

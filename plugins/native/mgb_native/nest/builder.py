@@ -54,7 +54,7 @@ class Lanes:
     mask: str = ""
 
     def of(self, element: str) -> Type:
-        """The type of a value whose elements are of type `element`."""
+        """Return the type of a value whose elements are of type `element`."""
         return Type(element, self.count)
 
 
@@ -82,7 +82,7 @@ class Builder(ABC):
         self.lines.append("  " * self.depth + text)
 
     def name(self, hint: str = "") -> str:
-        """A name that is not taken."""
+        """Return a name that is not taken."""
         self._used += 1
         return f"%{hint}_{self._used}" if hint else f"%v{self._used}"
 
@@ -119,7 +119,7 @@ class Builder(ABC):
 
     @abstractmethod
     def compare(self, relation: str, a: str, b: str, type_: Type = INDEX) -> str:
-        """Whether `a` is ``"eq"``, ``"slt"``, ``"oge"``, ``"uno"``, ... to `b`."""
+        """Return whether `a` is ``"eq"``, ``"slt"``, ``"oge"``, ``"uno"``, ... to `b`."""
 
     @abstractmethod
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
@@ -135,15 +135,15 @@ class Builder(ABC):
 
     @abstractmethod
     def spread(self, scalar: str, type_: Type) -> str:
-        """A scalar in each lane of a value of `type_`."""
+        """Return a scalar in each lane of a value of `type_`."""
 
     @abstractmethod
     def first(self, vector: str, type_: Type) -> str:
-        """The first lane of a vector of `type_`."""
+        """Return the first lane of a vector of `type_`."""
 
     @abstractmethod
     def last(self, vector: str, type_: Type) -> str:
-        """The last lane of a vector of `type_`."""
+        """Return the last lane of a vector of `type_`."""
 
     @abstractmethod
     def slide(self, vector: str, before: str, by: int, type_: Type) -> str:
@@ -151,7 +151,7 @@ class Builder(ABC):
 
     @abstractmethod
     def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
-        """The lanes of a vector of `type_`, folded by an operation into one number."""
+        """Return the lanes of a vector of `type_`, folded by an operation into one number."""
 
     @abstractmethod
     def mask(self, count: str, lanes: int) -> str:
@@ -161,7 +161,7 @@ class Builder(ABC):
 
     @abstractmethod
     def view(self, element: str, address: str) -> str:
-        """The elements from `address` on, for `load` and `store`."""
+        """Return the elements from `address` on, for `load` and `store`."""
 
     @abstractmethod
     def load(self, view: str, i: str, type_: Type, mask: str = "", name: str = "") -> str:
@@ -217,7 +217,7 @@ class Builder(ABC):
     # arithmetic of places
 
     def index(self, value: int) -> str:
-        """A place that is known."""
+        """Return a place that is known."""
         return self.number(value, INDEX)
 
     def add(self, a: str, b: str) -> str:
@@ -247,13 +247,13 @@ class Builder(ABC):
         return self.apply("urem", (a, b), INDEX)
 
     def least(self, a: str, b: str) -> str:
-        """The smaller of two."""
+        """Return the smaller of two."""
         return self.apply("smin", (a, b), INDEX)
 
     def greatest(self, a: str, b: str) -> str:
-        """The greater of two."""
+        """Return the greater of two."""
         return self.apply("smax", (a, b), INDEX)
 
     def both(self, a: str, b: str) -> str:
-        """Whether two bits are set."""
+        """Return whether two bits are set."""
         return self.apply("and", (a, b), BIT)

@@ -30,7 +30,7 @@ def _conversion(source: str, target: str) -> str:
 
 
 def widen(body: Body, bits: str, dtype: str) -> str:
-    """The float32 that 16 bits stand for; exact."""
+    """Return the float32 that 16 bits stand for; exact."""
     if dtype == "float16":
         return body.change("fpext", body.change("bitcast", bits, "i16", "f16"), "f16", "f32")
     word = body.change("zext", bits, "i16", "i32")
@@ -39,7 +39,7 @@ def widen(body: Body, bits: str, dtype: str) -> str:
 
 
 def narrow(body: Body, x: str, dtype: str) -> str:
-    """The 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
+    """Return the 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
     if dtype == "float16":
         return body.change("bitcast", body.change("fptrunc", x, "f32", "f16"), "f16", "i16")
     word, number = body.lanes.of("i32"), body.number
@@ -54,14 +54,14 @@ def narrow(body: Body, x: str, dtype: str) -> str:
 
 
 def to_memory(body: Body, x: str, dtype: str) -> str:
-    """A value as it lies in memory."""
+    """Return a value as it lies in memory."""
     if dtype == "bool":
         return body.change("zext", x, "i1", "i8")
     return narrow(body, x, dtype) if dtype in HELD else x
 
 
 def from_memory(body: Body, x: str, dtype: str) -> str:
-    """A value of what lies in memory."""
+    """Return a value of what lies in memory."""
     if dtype == "bool":
         return body.is_not_zero(x, body.lanes.of("i8"))
     return widen(body, x, dtype) if dtype in HELD else x

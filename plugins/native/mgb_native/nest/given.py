@@ -31,7 +31,7 @@ class Given(Loops):
         self.given: dict[str, str] = {}
 
     def word(self, memory: str, place: int, name: str) -> str:
-        """A word that a call gives, read at the head of the function."""
+        """Return a word that a call gives, read at the head of the function."""
         key = f"{memory}{place}"
         if key not in self.given:
             with self.heading():
@@ -39,17 +39,17 @@ class Given(Loops):
         return self.given[key]
 
     def slot(self, place: int | str) -> str:
-        """A word of the plan, by its name or its place."""
+        """Return a word of the plan, by its name or its place."""
         if isinstance(place, str):
             return self.word("plan", HEAD.index(place), place)
         return self.word("plan", place, f"plan_{place}")
 
     def span(self, name: str) -> str:
-        """A word of the span."""
+        """Return a word of the span."""
         return self.word("span", SPAN.index(name), name)
 
     def operand(self, o: Operand) -> str:
-        """The address of an operand."""
+        """Return the address of an operand."""
         if o.is_iota:
             return self.index(0)
         if o.is_look_up:
@@ -57,7 +57,7 @@ class Given(Loops):
         return self.word("arrays", self.places_of[o.name], o.name + "_data")
 
     def buffer(self, b: Buffer) -> str:
-        """The address of a buffer."""
+        """Return the address of a buffer."""
         offset = self.slot(self.buffers_at[b.name])
         key = f"buffer {b.name}"
         if key not in self.given:
@@ -67,11 +67,14 @@ class Given(Loops):
         return self.given[key]
 
     def buffer_of(self, prefix: str, node: Node) -> Buffer:
-        """The buffer of `node` whose name begins with `prefix`."""
+        """Return the buffer of `node` whose name begins with `prefix`."""
         return self.frame.buffer(prefix, node)
 
     def streams(self, o: Operand) -> str:
-        """Whether an output goes past the caches: not what lies apart, or replaces an input that is there."""
+        """Return whether an output goes past the caches.
+
+        Not what lies apart, or replaces an input that is there.
+        """
         key = f"streams {o.name}"
         if key not in self.given:
             stream, output, apart = self.slot("stream"), self.operand(o), self.slot(o.at)

@@ -40,7 +40,7 @@ class Nest(Reaching):
         self.names: Names = {}
 
     def text(self) -> str:
-        """The module."""
+        """Return the module."""
         self.extents()
         if self.frame.has_rows:
             short, zero = self.slot("short"), self.index(0)
@@ -70,7 +70,7 @@ class Nest(Reaching):
         self.loop(row0, row1, self.index(1), tiles, row, "row")
 
     def short_row(self, row: str, _: list[str]) -> Sequence[str]:
-        """A row of one unit, without chunks and units."""
+        """Return a row of one unit, without chunks and units."""
         rows, width, _ = self.row_addresses(row)
         self.ask("ahead", {o: rows[o] for o in self.frame.tiled}, self.slot("ahead"), self.slot("n"))
         self.row_reads(rows)
@@ -88,7 +88,7 @@ class Nest(Reaching):
         return ()
 
     def row(self, row: str, tiles: list[str]) -> Sequence[str]:
-        """One row; `tiles` are the first row of the tile that is laid out, and the first behind it."""
+        """Return one row; `tiles` are the first row of the tile that is laid out, and the first behind it."""
         plan = self.frame.schedule
         rows, width, places = self.row_addresses(row)
         if self.frame.tiled:
@@ -126,7 +126,7 @@ class Nest(Reaching):
         self.when(wanted, lambda: self.chunks(k, part, rows, width))
 
     def row_addresses(self, row: str) -> tuple[dict[Operand, str], str, list[str]]:
-        """Where each operand has its row, the columns of it, and its places along the kept loops."""
+        """Return where each operand has its row, the columns of it, and its places along the kept loops."""
         index, column, width = row, "", ""
         if self.frame.columns:
             pieces, piece = self.slot("pieces"), self.slot("piece")
@@ -187,7 +187,7 @@ class Nest(Reaching):
         self.loop(chunk0, chunk1, self.index(1), begun, turn, "chunk")
 
     def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> dict[Node, str]:
-        """One chunk; what each scan makes of it alone, unless that is in memory."""
+        """Return one chunk; what each scan makes of it alone, unless that is in memory."""
         partials = {f: self.buffer_of("p", f) for f in part.folds}
         at = {}
         if self.frame.columns:

@@ -93,7 +93,7 @@ class Loops(Builder):
         return Width(lanes * vectors, lanes)
 
     def bytes_of(self, node: Node) -> int:
-        """Those of a lane that computes `node`."""
+        """Return those of a lane that computes `node`."""
         return np.dtype(held(node)).itemsize
 
     def over(self, count: str, width: Width, carried: Sequence[Carried], turn: Turn) -> list[str]:
@@ -122,7 +122,7 @@ class Loops(Builder):
     # memory
 
     def reached(self, dtype: str, address: str) -> str:
-        """The elements of `dtype` from `address` on."""
+        """Return the elements of `dtype` from `address` on."""
         return self.view(stored(dtype), address)
 
     def read(self, access: Access, i: str, lanes: Lanes = SCALAR) -> Value:
@@ -142,13 +142,13 @@ class Loops(Builder):
     # values
 
     def spread_to(self, value: Value, dtype: str, lanes: Lanes) -> str:
-        """A value in so many lanes."""
+        """Return a value in so many lanes."""
         if value.lanes == lanes.count:
             return value.name
         return Body(self, lanes).spread(value.name, element(dtype))
 
     def first_of(self, value: Value, dtype: str) -> Value:
-        """The first lane, of a value that is the same in all."""
+        """Return the first lane, of a value that is the same in all."""
         if not value.lanes:
             return value
         return Value(self.first(value.name, Lanes(value.lanes).of(element(dtype))))
@@ -168,7 +168,7 @@ class Loops(Builder):
                 names[node] = Value(SPELLINGS[node.op.name](body, node, *operands), lanes.count)
 
     def iota(self, dtype: str, place: str, i: str, moves: bool, lanes: Lanes) -> Value:
-        """The places from ``place + i`` on, in `dtype`."""
+        """Return the places from ``place + i`` on, in `dtype`."""
         if not moves:
             i, lanes = self.index(0), SCALAR
         body = Body(self, lanes)
@@ -192,5 +192,5 @@ class Loops(Builder):
 
 
 def _exact(node: Node) -> np.dtype[np.generic]:
-    """A dtype that holds a constant of `node` and is NumPy's own."""
+    """Return a dtype that holds a constant of `node` and is NumPy's own."""
     return np.dtype(held(node))

@@ -61,7 +61,7 @@ class Looking(Given):
         return Value(from_memory(body, found, dtype), lanes.count)
 
     def offset(self, node: Node, names: Names, lanes: Lanes) -> str:
-        """How far the indices of `node` lead, in bytes, as words."""
+        """Return how far the indices of `node` lead, in bytes, as words."""
         body, words, total = Body(self, lanes), lanes.of("i64"), ""
         axes = [a for a, at in enumerate(node.params["along"]) if at is None]
         for axis, index in zip(axes, operands(node), strict=True):
@@ -72,11 +72,14 @@ class Looking(Given):
         return total
 
     def word_of(self, slot: int, body: Body) -> str:
-        """A word of the plan in each lane."""
+        """Return a word of the plan in each lane."""
         return body.spread(self.change("bitcast", self.slot(slot), INDEX, WORD), "i64")
 
     def checked(self, index: Node, value: str, axis: int, length: str, body: Body) -> str:
-        """A place along `axis`, of an index that may count from the end; one out of range is told, and 0."""
+        """Return a place along `axis`, of an index that may count from the end.
+
+        One out of range is told, and 0.
+        """
         dtype, words, zero = held(index), body.lanes.of("i64"), body.number(0, "i64")
         place = given = convert(body, value, dtype, "int64")
         if is_signed(dtype):

@@ -85,7 +85,7 @@ class Reaching(Scanning):
         return start
 
     def lined_up(self, o: Operand, start: str, count: str) -> str:
-        """Where the `count` elements that an input has at `start` lie side by side."""
+        """Return where the `count` elements that an input has at `start` lie side by side."""
         if not o.moves or o.is_iota or o.is_output:
             return start
         buffer, step = self.buffer(self.buffer_of("g", o.node)), self.slot(o.at)
@@ -98,7 +98,7 @@ class Reaching(Scanning):
         return self.when(apart, gather, [(start, INDEX)])[0]
 
     def side_by_side(self, o: Operand, address: str) -> Access:
-        """Where a loop writes an output from `address` on; a buffer, where its elements lie apart."""
+        """Return where a loop writes an output from `address` on; a buffer, where its elements lie apart."""
         if o.moves:
             buffer = self.buffer(self.buffer_of("s", o.node))
             address = self.select(self.is_apart(o), buffer, address)
@@ -112,7 +112,7 @@ class Reaching(Scanning):
             self.when(self.is_apart(o), scatter)
 
     def is_apart(self, o: Operand) -> str:
-        """Whether the elements of an output do not lie side by side."""
+        """Return whether the elements of an output do not lie side by side."""
         key = f"apart {o.name}"
         if key not in self.given:
             step = self.slot(o.at)
@@ -140,13 +140,13 @@ class Reaching(Scanning):
         return None if o.is_iota else Access(self.reached(o.dtype, address), o.dtype, o.moves)
 
     def element(self, o: Operand, access: Access | None, address: str, i: str, lanes: Lanes) -> Value:
-        """The value of an operand at turn `i`."""
+        """Return the value of an operand at turn `i`."""
         if access is None:
             return self.iota(o.dtype, address, i, o.moves, lanes)
         return self.read(access, i, lanes)
 
     def at_buffer(self, b: Buffer, address: str = "") -> Access:
-        """How a loop reaches a buffer, from `address` on or from its start."""
+        """Return how a loop reaches a buffer, from `address` on or from its start."""
         return Access(self.reached(b.dtype, address or self.buffer(b)), b.dtype)
 
     def fold_into(self, access: Access, f: Node, i: str, value: str, lanes: Lanes) -> None:
@@ -158,7 +158,7 @@ class Reaching(Scanning):
     def lane_reads(
         self, nodes: Iterable[Node], ends: Iterable[Node], rows: dict[Operand, str]
     ) -> Callable[[str, Lanes], Names]:
-        """The row values that a loop over columns reads, as a function of the turn."""
+        """Return the row values that a loop over columns reads, as a function of the turn."""
         nodes = list(nodes)
         wanted = dict.fromkeys((*(i for v in nodes for i in operands(v)), *ends))
         found: dict[Node, Callable[[str, Lanes], Value]] = {}
@@ -174,5 +174,5 @@ class Reaching(Scanning):
         return lambda i, lanes: {v: read(i, lanes) for v, read in found.items()}
 
     def is_full(self, node: Node) -> bool:
-        """Whether there is a value for each element of a row."""
+        """Return whether there is a value for each element of a row."""
         return self.frame.flat or any(self.frame.span[node][a] for a in self.frame.schedule.reduced)

@@ -34,7 +34,7 @@ class Scanning(Looking):
     starts: dict[Node, str]
 
     def scans_of(self, part: Pass) -> list[Node]:
-        """Those that a pass goes through: for their values, then for what they make of chunks."""
+        """Return those that a pass goes through: for their values, then for what they make of chunks."""
         return [*(v for v in part.computes if v in self.frame.scans), *part.totals]
 
     def compute(self, nodes: Iterable[Node], names: Names, lanes: Lanes, i: str = "") -> None:
@@ -64,7 +64,7 @@ class Scanning(Looking):
         return Value(value, lanes.count)
 
     def within(self, node: Node, value: str, body: Body) -> str:
-        """The lanes of a vector, each with those before it."""
+        """Return the lanes of a vector, each with those before it."""
         type_, empty = body.type(held(node)), nothing(body, node, held(node))
         if body.lanes.mask:
             value = body.select(body.lanes.mask, value, empty, type_)

@@ -104,7 +104,7 @@ class Units:
         return nest.loop(first, last, nest.index(1), carried, turn, "unit")
 
     def unit(self, bases: Bases, start: str, unit: str, place: str, given: list[str]) -> Sequence[str]:
-        """One unit: the operands are at `place` of the innermost folded loop from `bases`."""
+        """Return one unit: the operands are at `place` of the innermost folded loop from `bases`."""
         nest, count = self.nest, self.columns
         if not self.frame.columns:
             start = nest.moved(start, self.frame.starts_at[:1], [place])
@@ -117,7 +117,7 @@ class Units:
         return self.work(at, unit, count, given)
 
     def work(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
-        """The elements of a unit, whose operands are at `at`."""
+        """Return the elements of a unit, whose operands are at `at`."""
         nest = self.nest
         done = self.elements(at, unit, count, given)
         for o in self.written:
@@ -129,7 +129,7 @@ class Units:
         return done
 
     def elements(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
-        """The innermost loop."""
+        """Return the innermost loop."""
         nest, part = self.nest, self.part
         reads = [(v, self.frame.source_of[v]) for v in part.reads]
         sources = [(v, o, nest.access(o, at[o]), at[o]) for v, o in reads if o.moves]
@@ -181,11 +181,11 @@ class Units:
         return names
 
     def is_fixed(self, node: Node, names: Names) -> bool:
-        """Is it among what is the same in every turn, which has `names`?"""
+        """Return whether it is among what is the same in every turn, which has `names`."""
         return node in names or (node.op is CONST and node not in self.frame.source_of)
 
     def rows_of_tables(self, fixed: Names, count: str) -> list[tuple[Node, Operand, Access | None, str]]:
-        """The rows of tables that a loop goes through: their indices are the same in every turn."""
+        """Return the rows of tables that a loop goes through: their indices are the same in every turn."""
         nest, found = self.nest, []
         for v in self.part.computes:
             o = self.frame.look_up_of.get(v)
@@ -197,7 +197,7 @@ class Units:
         return found
 
     def kept(self, unit: str) -> dict[Node, Access]:
-        """Where the values are that an earlier pass kept, or that a later one reads."""
+        """Return where the values are that an earlier pass kept, or that a later one reads."""
         nest, found = self.nest, {}
         nodes = (*self.part.restores, *self.part.keeps)
         passed = nest.mul(unit, nest.slot("piece")) if nodes else ""
@@ -207,7 +207,10 @@ class Units:
         return found
 
     def target(self, o: Operand, address: str) -> Access:
-        """Where the loop writes an output: a buffer, when it is to go past the caches, or lies apart."""
+        """Return where the loop writes an output.
+
+        A buffer, when it is to go past the caches, or lies apart.
+        """
         nest = self.nest
         if o.moves:
             buffer = nest.buffer(nest.buffer_of("s", o.node))

@@ -52,7 +52,7 @@ def _comparison(relation: str) -> Word:
 
 
 def _extreme(relation: str) -> Word:
-    """The greater or the smaller of two; NaN when either is."""
+    """Return the greater or the smaller of two; NaN when either is."""
 
     def emit(body: Body, node: Node, a: str, b: str) -> str:
         dtype = held(node)
@@ -213,7 +213,7 @@ def scan_step(body: Body, scan: Node, a: str, b: str) -> str:
 
 
 def across(body: Body, fold: Node, vector: str) -> str:
-    """The lanes of `vector` folded into one number."""
+    """Return the lanes of `vector` folded into one number."""
     step = _step(fold)
     return body.builder.across(step, vector, body.type(held(fold)), _FLAGS.get(step, ""))
 

@@ -154,7 +154,7 @@ def _convolved_slices(
 
 
 def with_bias(out: Tensor, bias: Tensor | None) -> Tensor:
-    """One number added to each channel."""
+    """Return one number added to each channel."""
     return out if bias is None else out + reshape(bias, shape=(bias.size, *(1,) * (out.ndim - 2)))
 
 
@@ -200,7 +200,7 @@ def conv_transpose(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Tensor:
-    """The images spread out by the strides, framed, and convolved with the mirrored kernel."""
+    """Return the images spread out by the strides, framed, and convolved with the mirrored kernel."""
     n = x.ndim - 2
     steps, gaps = _ones(strides, n), _ones(dilations, n)
     extra = (0,) * n if output_padding is None else ints(output_padding)
@@ -221,7 +221,7 @@ def conv_transpose(
 
 
 def _spread(x: Tensor, steps: Sequence[int]) -> Tensor:
-    """The pixels of `x`, zeros between them."""
+    """Return the pixels of `x`, zeros between them."""
     if all(s == 1 for s in steps):
         return x
     shape = (*x.shape[:2], *((d - 1) * s + 1 for d, s in zip(x.shape[2:], steps)))
@@ -230,7 +230,7 @@ def _spread(x: Tensor, steps: Sequence[int]) -> Tensor:
 
 
 def _mirrored(w: Tensor, groups: int) -> Tensor:
-    """A kernel (C, O / groups, ...) turned round, as (O, C / groups, ...)."""
+    """Return a kernel (C, O / groups, ...) turned round, as (O, C / groups, ...)."""
     w = reverse(w, tuple(range(2, w.ndim)))
     parts = reshape(w, shape=(groups, w.shape[0] // groups, *w.shape[1:]))
     turned = transpose(parts, axes=(0, 2, 1, *range(3, parts.ndim)))
@@ -241,7 +241,7 @@ def _mirrored(w: Tensor, groups: int) -> Tensor:
 
 
 def shifted(x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
-    """The integers of `x` less their zero point, one for all or one for each place along `axis`."""
+    """Return the integers of `x` less their zero point, one for all or one for each place along `axis`."""
     wide = cast(x, dtype=dtypes.int32)
     if zero is None:
         return wide

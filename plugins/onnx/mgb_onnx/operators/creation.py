@@ -51,7 +51,7 @@ def constant(
 
 @operator("ConstantOfShape")
 def constant_of_shape(shape: Host, *, value: Host | None = None) -> Host:
-    """A view of one element: it takes no memory."""
+    """Return a view of one element: it takes no memory."""
     element = np.float32(0) if value is None else np.reshape(value, ())
     meter().value(lengths := ints(shape), element.itemsize)
     return np.broadcast_to(element, lengths)
@@ -87,7 +87,7 @@ def one_hot(indices: Tensor, depth: Host, values: Tensor, *, axis: int = -1) -> 
 
 
 def _window(size: Host, periodic: int, output_datatype: int, weights: Sequence[float]) -> Host:
-    """The sum of cosines with `weights`, over ``size`` points of one period."""
+    """Return the sum of cosines with `weights`, over ``size`` points of one period."""
     count = int(number(size))
     meter().value([count])
     phase = 2 * np.pi * np.arange(count) / (count if periodic else max(count - 1, 1))

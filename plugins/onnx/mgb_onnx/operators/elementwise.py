@@ -159,7 +159,7 @@ def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Te
 
 @operator("BitShift")
 def bit_shift(x: Tensor, y: Tensor, *, direction: str) -> Tensor:
-    """A count of the width or more, or a negative one, shifts everything out."""
+    """Return a count of the width or more, or a negative one, shifts everything out."""
     return (integers.left_shift if direction == "LEFT" else integers.right_shift)(x, y)
 
 
@@ -287,7 +287,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor, float, float], Tensor], float, fl
 
 
 def activation(name: str, alpha: float | None, beta: float | None) -> Callable[[Tensor], Tensor]:
-    """The function that a recurrent layer calls `name`.
+    """Return the function that a recurrent layer calls `name`.
 
     Raises
     ------
@@ -301,10 +301,10 @@ def activation(name: str, alpha: float | None, beta: float | None) -> Callable[[
 
 
 def ints(values: Any) -> tuple[int, ...]:
-    """An attribute of integers, or an input that holds them, as Python integers."""
+    """Return an attribute of integers, or an input that holds them, as Python integers."""
     return tuple(int(v) for v in np.ravel(values))
 
 
 def number(value: Host | float) -> Any:
-    """The one element of an array, as a Python number."""
+    """Return the one element of an array, as a Python number."""
     return np.asarray(value).reshape(()).item()

@@ -40,7 +40,10 @@ def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
 
 
 def _columns(x: Tensor, indices: Tensor, batch_dims: int = 0) -> list[Tensor]:
-    """An index for each axis: the place itself along those of the batch, then the columns of `indices`."""
+    """Return an index for each axis.
+
+    The place itself along those of the batch, then the columns of `indices`.
+    """
     shape = indices.shape[:-1]
     if not 0 < indices.shape[-1] <= x.ndim - batch_dims or shape[:batch_dims] != x.shape[:batch_dims]:
         raise ShapeError(f"indices of {indices.shape} do not fit {x.shape} with {batch_dims} batch axes")

@@ -101,7 +101,10 @@ def concat_all(*xs: Tensor, axis: int) -> Tensor:
 
 
 def sections(length: int, wanted: int, sizes: Host | None) -> list[int]:
-    """The lengths of the parts of a Split: as given, or equal but for the last, which may be shorter."""
+    """Return the lengths of the parts of a Split.
+
+    As given, or equal but for the last, which may be shorter.
+    """
     if sizes is not None:
         found = list(ints(sizes))
     else:
@@ -192,7 +195,7 @@ def _wrapped(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
 
 
 def taken(x: Tensor, rows: Host, axis: int) -> Tensor:
-    """The slices of `x` along `axis` at `rows`, which are known."""
+    """Return the slices of `x` along `axis` at `rows`, which are known."""
     return index_get(x, literal(rows, dtypes.int32, x.device), axes=(axis,), place=axis)
 
 

@@ -152,7 +152,7 @@ def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
 def local_response_normalization(
     x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0
 ) -> Tensor:
-    """Each pixel against the squares of its neighbours among the channels."""
+    """Return each pixel against the squares of its neighbours among the channels."""
     squares = reshape(words.square(x), shape=_stacked_shape(x))
     before = (size - 1) // 2
     windows = Windows(

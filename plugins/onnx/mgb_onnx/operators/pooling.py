@@ -103,7 +103,7 @@ class Windows:
         return out
 
     def fits_op(self, ndim: int) -> bool:
-        """Is it what the pooling ops of mgb do: two axes, even padding, no gaps?"""
+        """Return whether it is what the pooling ops of mgb do: two axes, even padding, no gaps."""
         even = self.edges == self.padded and all(
             a == b and 2 * a <= k for (a, b), k in zip(self.edges, self.kernel)
         )
@@ -145,7 +145,7 @@ def max_pool(
 
 
 def _winners(taps: list[Tensor], best: Tensor, windows: Windows, column_major: int) -> Tensor:
-    """Where in the whole input the first maximum of each window stands."""
+    """Return where in the whole input the first maximum of each window stands."""
     images = math.prod(best.shape[:2])
     area = math.prod(windows.size)
     place = full(best.shape, 0, dtypes.int64, best.device)
@@ -205,7 +205,7 @@ def average_pool(
 
 
 def _pixels(windows: Windows, count_padding: int) -> Host:
-    """How many pixels each window holds; what lies beyond the padding is never one."""
+    """Return how many pixels each window holds; what lies beyond the padding is never one."""
     numbers: Host = np.ones((), np.int64)
     for i, count in enumerate(windows.counts):
         low = -windows.padded[i][0] if count_padding else 0

@@ -22,7 +22,10 @@ from .table import operator
 
 
 def _spread(parameter: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
-    """A scale or zero point over `x`: one for all, for each place along `axis`, or for each block of it."""
+    """Return a scale or zero point over `x`.
+
+    One for all, for each place along `axis`, or for each block of it.
+    """
     if parameter.size == 1:
         return reshape(parameter, shape=())
     place = axis_of("axis", axis, x.ndim)

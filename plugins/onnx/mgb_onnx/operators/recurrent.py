@@ -49,14 +49,14 @@ class Layer:
     batch_first: bool
 
     def start(self, given: Tensor | None, hidden: int) -> list[Tensor]:
-        """The first state of each direction."""
+        """Return the first state of each direction."""
         if given is None:
             zero = full((self.x.shape[1], hidden), 0, self.x.dtype, self.x.device)
             return [zero] * len(self.directions)
         return [given[:, d] if self.batch_first else given[d] for d in range(len(self.directions))]
 
     def run(self, steps: Sequence[Step], starts: Sequence[State]) -> tuple[Tensor, ...]:
-        """All outputs, and the last value of each part of the state."""
+        """Return all outputs, and the last value of each part of the state."""
         outputs, ends = [], []
         for step, state, backwards in zip(steps, starts, self.directions):
             rows, state = self._run_one(step, state, backwards)
@@ -115,7 +115,7 @@ def _clipper(clip: float | None) -> Activation:
 
 
 def _parts(x: Tensor | None, direction: int, count: int, otherwise: Tensor) -> list[Tensor]:
-    """The `count` equal parts of row `direction` of a bias or a weight."""
+    """Return the `count` equal parts of row `direction` of a bias or a weight."""
     if x is None:
         return [otherwise] * count
     row = x[direction]

@@ -104,7 +104,7 @@ def _sums(x: Tensor, axis: int) -> Tensor:
 
 
 def _products(x: Tensor, axis: int) -> Tensor:
-    """Each element times those before it, in steps that double the reach."""
+    """Return each element times those before it, in steps that double the reach."""
     reach = 1
     while reach < x.shape[axis]:
         head = cut_along(x, axis, 0, reach)

@@ -113,7 +113,7 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Tensor:
-    """One axis after another; lengths that stay are left alone."""
+    """Return one axis after another; lengths that stay are left alone."""
     given = list(range(x.ndim)) if axes is None else [axis_of("Resize", a, x.ndim) for a in axes]
     old = [x.shape[a] for a in given]
     factors, new = _lengths(old, scales, sizes, keep_aspect_ratio_policy)

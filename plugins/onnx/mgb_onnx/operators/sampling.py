@@ -113,7 +113,7 @@ def grid_sample(
 
 @operator("AffineGrid")
 def affine_grid(theta: Tensor, size: Host, *, align_corners: int = 0) -> Tensor:
-    """The points that `theta` (N, d, d + 1) sends the pixels of images of `size` to."""
+    """Return the points that `theta` (N, d, d + 1) sends the pixels of images of `size` to."""
     lengths = ints(size)[2:]
     meter().value([*lengths, len(lengths) + 1])
     axes = [np.linspace(-1, 1, d) if align_corners else (2 * np.arange(d) + 1) / d - 1 for d in lengths]
@@ -136,7 +136,7 @@ def roi_align(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Tensor:
-    """The mean or maximum of points in the cells of each region (He et al. 2017)."""
+    """Return the mean or maximum of points in the cells of each region (He et al. 2017)."""
     half = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0
     left, top, right, bottom = (rois[:, i] * spatial_scale - half for i in range(4))
     sides = []
@@ -231,7 +231,10 @@ def deform_conv(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Tensor:
-    """A convolution whose taps read between the pixels, each moved by its own offset (Dai et al. 2017)."""
+    """Return a convolution whose taps read between the pixels, each moved by its own offset (Dai et al.
+
+    2017).
+    """
     kernel = w.shape[2:]
     if len(kernel) != 2:
         raise UnsupportedError(f"DeformConv: images have 2 axes here, got {len(kernel)}")

@@ -20,7 +20,7 @@ from .table import operator
 
 
 def _waves(rows: int, columns: int, count: int, sign: float) -> tuple[Host, Host]:
-    """The real and the imaginary part of ``exp(sign 2 pi i k n / count)``, (rows, columns)."""
+    """Return the real and the imaginary part of ``exp(sign 2 pi i k n / count)``, (rows, columns)."""
     meter().value([rows, columns])
     turns = np.outer(np.arange(rows), np.arange(columns)) % count
     wave = np.exp(sign * 2j * np.pi * turns / count)
@@ -101,7 +101,7 @@ def _real_inverse(x: Tensor, place: int, count: int) -> Tensor:
 def stft(
     signal: Tensor, step: Host, window: Tensor | None = None, length: Host | None = None, *, onesided: int = 1
 ) -> Tensor:
-    """The transforms of windows that begin every `step` elements."""
+    """Return the transforms of windows that begin every `step` elements."""
     if signal.ndim == 2:
         signal = reshape(signal, shape=(*signal.shape, 1))
     if window is None and length is None:

@@ -90,12 +90,12 @@ class Interpreter(HostArrays, Device):
         return launch
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """A new array, full of what shows when it is read before it is written."""
+        """Return a new array, full of what shows when it is read before it is written."""
         return np.full(shape, 77, dtype)
 
 
 def interpreted_prelude() -> dict[str, Any]:
-    """The functions of the prelude as Python has them, and a stand-in for the library of the GPU."""
+    """Return the functions of the prelude as Python has them, and a stand-in for the library of the GPU."""
     from triton.runtime.jit import JITFunction
 
     from .. import prelude
@@ -127,7 +127,7 @@ class NumpyLibrary:
 
 
 def _tensor(tl: Any, handle: Any, data: np.ndarray[Any, Any], dtype: Any) -> Any:
-    """A value of the interpreter; one of a single element may be a scalar."""
+    """Return a value of the interpreter; one of a single element may be a scalar."""
     kind = tl.block_type(dtype, list(data.shape)) if data.shape not in ((), (1,)) else dtype
     return tl.tensor(handle(np.atleast_1d(data), dtype), kind)
 
