@@ -16,8 +16,8 @@ from mgb_cuda.variant import Kind, Variant
 from mgb_native.folds import held
 from mgb_native.nest import SCALAR
 from mgb_native.nest.body import element, stored
-from mgb_native.nest.casts import from_memory, to_memory
 from mgb_native.nest.lanes import Nodes, Value
+from mgb_native.nest.words import from_memory, to_memory
 
 from .places import GLOBAL, dtype_of
 from .totals import Totals

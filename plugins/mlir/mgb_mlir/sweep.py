@@ -12,9 +12,8 @@ from mgb_native.folds import held
 from mgb_native.nest import SCALAR
 from mgb_native.nest.body import stored
 from mgb_native.nest.builder import Type
-from mgb_native.nest.casts import from_memory, to_memory
 from mgb_native.nest.lanes import Names, Nodes, Value
-from mgb_native.nest.words import fold_step, nothing
+from mgb_native.nest.words import fold_step, from_memory, nothing, to_memory
 
 from .ahead import Ahead
 from .places import Places, dtype_of

@@ -14,9 +14,8 @@ from mgb_cuda.occupancy import WARP
 from mgb_cuda.variant import ROUND_BYTES, Kind, Variant
 from mgb_native.folds import held
 from mgb_native.nest.body import element, stored
-from mgb_native.nest.casts import from_memory, to_memory
 from mgb_native.nest.lanes import Nodes, Value
-from mgb_native.nest.words import fold_step
+from mgb_native.nest.words import fold_step, from_memory, to_memory
 
 from .places import SHARED
 from .sweep import Sweep
