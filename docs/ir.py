@@ -65,9 +65,10 @@ A backend says in `Traits.api_version` for which version of this page and of `mg
 `Backend.compile(graph)` is given a `Graph`: inputs, nodes, outputs. A node is an op, the nodes that it reads, parameters and a
 `Spec` (shape, dtype, device). It is strict: no dtype is promoted, a node reads exactly the dtypes below.
 
-* **Words.** All ops are of `Traits.vocabulary`, or `const`, `iota` or `cast`. The values of float16 and bfloat16 are only inputs,
-  outputs, operands and results of `cast` (and of `bitcast`): all else is computed in float32. A cast to 16 bits and back rounds:
-  it is where an op of the program ended, and has to stay.
+* **Words.** All ops are of `Traits.vocabulary`, or `const`, `iota` or `cast`. The values of narrow floats (`dtypes.HALVES`) are only
+  inputs, outputs, operands and results of `cast` (and of `bitcast`): all else is computed in float32. A cast to one and back
+  rounds: it is where an op of the program ended, and has to stay. `codegen.narrowing(dtype)` and `widening(dtype)` are the casts
+  from and to float32 as graphs of other words, for who has no instruction for them.
   Nothing is complex, unless `Traits.dtypes` says so: such nodes run eagerly.
 * **One domain** (`Scope.DOMAIN`). All shapes broadcast, by NumPy's rule, to one shape, the domain (`codegen.domain`). All
   reductions fold the same axes of it (`codegen.reduced_axes`); what is computed from their results may have the whole domain

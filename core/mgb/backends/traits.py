@@ -104,8 +104,8 @@ class Traits:
         the backend is loaded, for its plugin may bring some of its own.
     kinds : frozenset of Kind
     dtypes : frozenset of str
-        Dtypes it loads and stores. Arithmetic on float16 and bfloat16 is lowered to float32 by the core: a
-        kernel meets them only in inputs, outputs and casts.
+        Dtypes it loads and stores. Arithmetic on narrow floats is lowered to float32 by the core: a kernel
+        meets them only in inputs, outputs and casts, which `codegen.narrowing` and `widening` spell out.
     devices : frozenset of str
         ``"cpu"``, ``"gpu"``.
     scope, specialize, strided

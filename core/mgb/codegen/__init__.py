@@ -6,6 +6,7 @@ from ..ops.look_up import LOOK_UP, reach
 from ..ops.primitives import BITCAST, CAST, IOTA
 from ..ops.reduce import EXTENT
 from ..passes.decompose import spell_out
+from .conversions import narrowing, widening
 from .domain import (
     aligned,
     domain,
@@ -65,6 +66,7 @@ __all__ = [
     "hazards",
     "identity",
     "is_operand",
+    "narrowing",
     "offset",
     "online",
     "operands",
@@ -84,4 +86,5 @@ __all__ = [
     "tables",
     "values",
     "varying",
+    "widening",
 ]

@@ -104,7 +104,7 @@ def scalar(node: Node) -> np.generic:
 def c_literal(node: Node) -> str:
     """Return a scalar constant as an exact C expression of its own type, for ``table["const"]``.
 
-    NaN and the infinities are written ``NAN`` and ``INFINITY`` (``math.h``); float16 and bfloat16 as float.
+    NaN and the infinities are written ``NAN`` and ``INFINITY`` (``math.h``); narrow floats as float.
 
     Examples
     --------

@@ -211,9 +211,9 @@ def common(operands: Sequence[Operand]) -> np.dtype[Any]:
     """Return the dtype in which operands of these dtypes meet.
 
     Numbers of `WEAK` types matter only when their category is above that of every tensor. A bool gives way to
-    anything. Two integers meet as in NumPy; two floats in the larger, float16 and bfloat16 in float32; an
-    integer and a float in that float, or in float32 when it has 16 bits (MegEngine's rule). A complex number
-    and another one meet in complex128 if one of them, or its parts, has 64 bits of float, else in complex64.
+    anything. Two integers meet as in NumPy; two floats in the larger, of one size in float32; an integer and
+    a float in that float, or in float32 when it is narrow (MegEngine's rule). A complex number and another
+    one meet in complex128 if one of them, or its parts, has 64 bits of float, else in complex64.
     """
     strong = [d for d in operands if not isinstance(d, type)]
     weak = [WEAK[d] for d in operands if isinstance(d, type)]

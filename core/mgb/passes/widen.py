@@ -49,7 +49,7 @@ class Wide:
 
 
 def widen(graph: Graph, rounds: bool = True) -> Graph:
-    """Compute float16 and bfloat16 in float32, and round what each op gives, once.
+    """Compute narrow floats in float32, and round what each op gives, once.
 
     The ops of `graph` are those that eager code runs one by one. So this pass runs before any of them
     is decomposed into its body, of which no step is rounded.

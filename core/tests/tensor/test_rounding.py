@@ -56,11 +56,10 @@ def test_float64_beside_a_middle_of_two_numbers_is_rounded_once(name: str) -> No
 @pytest.mark.parametrize("dtype", dtypes.HALVES)
 @pytest.mark.parametrize("source", ["int32", "int64", "uint32", "uint64", "float64"])
 def test_numbers_beyond_float32_are_rounded_once(source: str, dtype: np.dtype[Any]) -> None:
-    bits = dtypes.ROWS[dtype].digits
-    least = (1 << (15 if dtype == dtypes.float16 else 30)) + (
-        1 << (14 if dtype == dtypes.float16 else 29) - bits
-    )
-    x = np.array([least - 1, least, least + 1, least + 1 + (1 << 15 - bits), 0, 1], source)
+    row = dtypes.ROWS[dtype]
+    bits, top = row.digits, min(row.bias, 30)
+    least = (1 << top) + (1 << top - 1 - bits)
+    x = np.array([least - 1, least, least + 1, least + 1 + (1 << top - bits), 0, 1], source)
     got = mgb.tensor(x, dtype=source).astype(dtype).numpy().astype(np.float64)
     for value, result in zip(x.tolist(), got.tolist(), strict=True):
         scale = Fraction(2) ** (max(int(value).bit_length() - 1 - bits, 0))

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mgb.codegen import combine, reductions, scalar
-from mgb.ir import Node, dtypes
+from mgb.codegen import combine, narrowing, reductions, scalar, widening
+from mgb.ir import Graph, Node, dtypes
 from mgb_native.folds import HELD, held
 
 from .division import fmod_double, quotient
@@ -181,21 +181,23 @@ def _opaque(x: Expr) -> Expr:
 
 
 def widen(bits: Expr, dtype: str) -> Expr:
-    """Return the float32 that 16 bits stand for; exact."""
+    """Return the float32 that the bits of a narrow float stand for; exact."""
     if dtype == "float16":
         return hl.cast(hl.Float(32), hl.reinterpret(hl.Float(16), bits))
-    return hl.reinterpret(hl.Float(32), _opaque(hl.cast(hl.UInt(32), bits) << literal(16, "uint32")))
+    return _opaque(_computed(widening(dtypes.BY_NAME[dtype]), bits))
 
 
 def narrow(value: Expr, dtype: str) -> Expr:
-    """Return the 16 bits nearest to a float32; a tie goes to the even one, NaN stays NaN."""
-    bits, half = hl.reinterpret(hl.UInt(32), value), literal(16, "uint32")
+    """Return the bits of the narrow float nearest to a float32; a tie goes to the even one, NaN stays NaN."""
     if dtype == "float16":
         return hl.reinterpret(hl.UInt(16), hl.cast(hl.Float(16), _opaque(value)))
-    odd = bits >> half & literal(1, "uint32")
-    rounded = bits + odd + literal(0x7FFF, "uint32") >> half
-    quiet = bits >> half | literal(0x40, "uint32")
-    return hl.cast(hl.UInt(16), hl.select(value != value, quiet, rounded))
+    return _computed(narrowing(dtypes.BY_NAME[dtype]), value)
+
+
+def _computed(graph: Graph, x: Expr) -> Expr:
+    """Return the one output of a graph of one input."""
+    (found,) = graph.fold(lambda node, *operands: SPELLINGS[node.op.name](node, *operands), [x])
+    return found
 
 
 def convert(x: Expr, target: str) -> Expr:

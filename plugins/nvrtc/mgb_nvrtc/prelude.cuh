@@ -11,28 +11,25 @@ typedef unsigned long long uint64_t;
 #define NAN __int_as_float(0x7fffffff)
 #define CHECK_ALIGNED(at, bytes)  // the host does
 
-__device__ __forceinline__ float h2f(uint16_t x) {
+__device__ __forceinline__ float from_f16(uint16_t x) {
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x));
     return wide;
 }
-__device__ __forceinline__ uint16_t f2h(float x) {
+__device__ __forceinline__ uint16_t to_f16(float x) {
     uint16_t bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
     return bits;
 }
-__device__ __forceinline__ float b2f(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
-__device__ __forceinline__ uint16_t f2b(float x) {
 #if __CUDA_ARCH__ >= 800
+__device__ __forceinline__ uint16_t cvt_bf16(float x) {
     uint16_t bits;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
     return bits;
-#else
-    const uint32_t bits = __float_as_uint(x);
-    return x != x ? 0x7fff : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-#endif
 }
-// Rounded to odd: what is not exact ends in a 1, so that rounding once more to 16 bits is right.
+#define to_bf16 cvt_bf16
+#endif
+// Rounded to odd: what is not exact ends in a 1, so that rounding once more to a narrow float is right.
 __device__ __forceinline__ float odd(float cut, bool exact) {
     return exact ? cut : __uint_as_float(__float_as_uint(cut) | 1);
 }

@@ -11,6 +11,7 @@ from mgb_cuda.variant import Kind, Variant
 from .printer import Printer
 from .tiles import Tiles
 from .turned import Turned
+from .words import conversions
 
 
 def printer(variant: Variant) -> type[Printer]:
@@ -23,7 +24,7 @@ def printer(variant: Variant) -> type[Printer]:
 @cache
 def prelude() -> str:
     """Return the functions that kernels call."""
-    return Path(__file__).with_name("prelude.cuh").read_text()
+    return Path(__file__).with_name("prelude.cuh").read_text() + conversions()
 
 
 def source(frame: Frame, variant: Variant) -> str:

@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from mgb.codegen import C_TYPES, Spelling, c_literal, c_number, combine, identity, reductions
-from mgb.ir import Node, dtypes
+from mgb.codegen import (
+    C_TYPES,
+    Spelling,
+    c_literal,
+    c_number,
+    combine,
+    identity,
+    narrowing,
+    reductions,
+    statements,
+    widening,
+)
+from mgb.ir import Graph, Node, dtypes
 
 #: Narrow floats are held as their bits: a kernel meets them in loads, stores and casts alone.
 TYPES = C_TYPES | {d.name: C_TYPES[dtypes.ROWS[d].word.name] for d in dtypes.HALVES}
 
-#: How 16-bit floats become float32 and back.
-WIDEN = {"float16": "h2f", "bfloat16": "b2f"}
-NARROW = {"float16": "f2h", "bfloat16": "f2b"}
+#: The functions by which narrow floats become float32 and back.
+WIDEN = {d.name: f"from_{dtypes.short(d)}" for d in dtypes.HALVES}
+NARROW = {d.name: f"to_{dtypes.short(d)}" for d in dtypes.HALVES}
 
 
 def c_type(node: Node) -> str:
@@ -142,3 +153,25 @@ def fold(node: Node, a: str, b: str) -> str:
 def nothing(node: Node) -> str:
     """Return the value of an empty reduction, as an expression."""
     return f"({c_type(node)}){c_number(identity(node), node.spec.dtype)}"
+
+
+def conversions() -> str:
+    """The functions of `WIDEN` and `NARROW` that the prelude lacks: it has those that are an instruction."""
+    lines = []
+    for dtype in dtypes.HALVES:
+        if dtype == dtypes.float16:
+            continue
+        lines += _function(WIDEN[dtype.name], widening(dtype))
+        lines += [f"#ifndef {NARROW[dtype.name]}", *_function(NARROW[dtype.name], narrowing(dtype)), "#endif"]
+    return "\n".join([*lines, ""])
+
+
+def _function(name: str, graph: Graph) -> list[str]:
+    """A graph of one input and one output as a function."""
+    (x,), (out,) = graph.inputs, graph.outputs
+    names = {x: "x"}
+    body = statements(
+        graph.nodes, names, SPELLINGS, lambda node, v, text: f"    const {c_type(node)} {v} = {text};"
+    )
+    head = f"__device__ __forceinline__ {c_type(out)} {name}({c_type(x)} x) {{"
+    return [head, *body, f"    return {names[out]};", "}"]

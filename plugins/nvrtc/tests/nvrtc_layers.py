@@ -125,10 +125,10 @@ def chained(_: str = "") -> None:
 #: Functions of the half of the prelude that the host does not run: the type of what each is given, and the
 #: instructions that make its result, in order.
 DEVICE: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "h2f(x)": ("uint16_t", "float", ("cvt.f32.f16",)),
-    "f2h(x)": ("float", "uint16_t", ("cvt.rn.f16.f32",)),
-    "b2f(x)": ("uint16_t", "float", ("shl.b32",)),
-    "f2b(x)": ("float", "uint16_t", ("cvt.rn.bf16.f32",)),
+    "from_f16(x)": ("uint16_t", "float", ("cvt.f32.f16",)),
+    "to_f16(x)": ("float", "uint16_t", ("cvt.rn.f16.f32",)),
+    "from_bf16(x)": ("uint16_t", "float", ("shl.b32",)),
+    "to_bf16(x)": ("float", "uint16_t", ("cvt.rn.bf16.f32",)),
     "to_odd(x)": ("double", "float", ("cvt.rz.f32.f64", "or.b32")),
     "to_odd((int32_t)x)": ("int32_t", "float", ("cvt.rz.f32.s32", "or.b32")),
     "to_odd((uint32_t)x)": ("uint32_t", "float", ("cvt.rz.f32.u32", "or.b32")),

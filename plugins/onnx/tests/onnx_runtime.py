@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from mgb import dtypes
-from mgb_onnx.values import NUMBER_OF
+from mgb_onnx.values import DTYPE_OF, NUMBER_OF
 
 onnxruntime = pytest.importorskip(
     "onnxruntime", reason="ONNX Runtime is not installed: pip install onnxruntime"
@@ -33,14 +32,15 @@ def run_model(model: Any, *arrays: Array) -> list[Array]:
         for i, a in zip(session.get_inputs(), arrays, strict=True)
     }
     found = session.run_with_ort_values([o.name for o in session.get_outputs()], feeds)
-    return [v.numpy().astype(dtypes.bfloat16) if n else v.numpy() for n, v in zip(narrow, found)]
+    return [v.numpy() if n is None else v.numpy().astype(n) for n, v in zip(narrow, found)]
 
 
-def _widen_outputs(proto: Any) -> list[bool]:
-    """Let outputs in bfloat16, which the Python of ONNX Runtime cannot read, leave in float32."""
-    narrow = [o.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 for o in proto.graph.output]
-    for output, is_narrow in zip(proto.graph.output, narrow):
-        if is_narrow:
+def _widen_outputs(proto: Any) -> list[Any]:
+    """Let narrow floats that NumPy lacks, and ONNX Runtime does not give, leave in float32; their dtypes."""
+    found = [DTYPE_OF[o.type.tensor_type.elem_type] for o in proto.graph.output]
+    narrow = [None if d.isbuiltin == 1 else d for d in found]
+    for output, dtype in zip(proto.graph.output, narrow):
+        if dtype is not None:
             wide = f"{output.name} in float32"
             proto.graph.node.append(onnx.helper.make_node("Cast", [output.name], [wide], to=1))
             output.name, output.type.tensor_type.elem_type = wide, 1

@@ -10,7 +10,7 @@ from mgb_cuda.frame import Frame
 
 from .passes import TOGETHER, Passes
 from .variant import Variant
-from .words import NUMBERS, POINTERS, fold, nothing, t_type, total
+from .words import NUMBERS, POINTERS, conversions, fold, nothing, t_type, total
 
 #: Partial results that are folded at a time.
 PARTS = 128
@@ -48,6 +48,7 @@ class Printer(Passes):
             f"WARPS = {v.warps}",
             "",
             "",
+            *conversions((*self.frame.graph.inputs, *self.frame.graph.nodes)),
             "@jit",
             f"def mgb_{stage or 0}({', '.join(types)}):",
         ]

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
-from mgb.codegen import Spelling, combine, identity, reductions, scalar
-from mgb.ir import Node, dtypes
+from mgb.codegen import Spelling, combine, identity, narrowing, reductions, scalar, statements, widening
+from mgb.ir import Graph, Node, dtypes
+
+NARROW = frozenset(d.name for d in dtypes.HALVES)
+
+#: The narrow floats that Triton rounds to as we do; of others kernels load and store the bits.
+ROUNDED = frozenset({"float16", "bfloat16"})
+_STORED = {d: dtypes.ROWS[d].word if d.name in NARROW - ROUNDED else d for d in dtypes.DTYPES}
 
 #: The types of values.
-TYPES = {d.name: "int1" if d == dtypes.bool_ else d.name for d in dtypes.DTYPES}
+TYPES = {d.name: "int1" if d == dtypes.bool_ else stored.name for d, stored in _STORED.items()}
+
+
+def _pointer(dtype: np.dtype[np.generic]) -> str:
+    """The type of an element in memory."""
+    if dtype == dtypes.bool_:
+        return "i1"
+    return dtypes.short(dtype) if dtype.kind in "iuV" else f"fp{8 * dtype.itemsize}"
+
 
 #: The types of pointers to them, in a signature.
-POINTERS = {
-    **{d.name: f"*{dtypes.short(d)}" for d in (*dtypes.INTEGERS, dtypes.bfloat16)},
-    **{d.name: f"*fp{8 * d.itemsize}" for d in dtypes.FLOATS if d != dtypes.bfloat16},
-    "bool": "*i1",
-}
+POINTERS = {d.name: f"*{_pointer(stored)}" for d, stored in _STORED.items()}
 
 #: Those of numbers, by the C types in which they are packed.
 NUMBERS = {"int": "i32", "int64_t": "i64", "uint32_t": "u32"}
-
-NARROW = frozenset(d.name for d in dtypes.HALVES)
 
 
 def t_type(node: Node) -> str:
@@ -63,9 +71,12 @@ def cast(node: Node, x: str) -> str:
     if source == target:
         return x
     if source.name in NARROW:
-        x, source = f"{x}.to(tl.float32)", np.dtype(np.float32)
-    if target.name in NARROW:
+        x = f"{x}.to(tl.float32)" if source.name in ROUNDED else f"from_{dtypes.short(source)}({x})"
+        source = dtypes.float32
+    if target.name in ROUNDED:
         return f"{x}.to(tl.float32).to({t_type(node)})"
+    if target.name in NARROW:
+        return f"to_{dtypes.short(target)}({x}.to(tl.float32))"
     if target.kind == "b":
         return f"({x} != 0)"
     if source.kind == "f" and target.kind in "iu" and target.itemsize < 4:
@@ -142,3 +153,20 @@ def nothing(node: Node) -> str:
     """Return the value of an empty reduction, as a Python expression."""
     value = identity(node)
     return f"{'-' * (value < 0)}1e999" if value in (-np.inf, np.inf) else str(int(value))
+
+
+def conversions(nodes: Iterable[Node]) -> list[str]:
+    """The functions that kernels of `nodes` call for narrow floats that Triton does not round to as we do."""
+    met = {n.spec.dtype for n in nodes}
+    lines = []
+    for dtype in (d for d in dtypes.HALVES if d in met and d.name not in ROUNDED):
+        lines += _function(f"from_{dtypes.short(dtype)}", widening(dtype))
+        lines += _function(f"to_{dtypes.short(dtype)}", narrowing(dtype))
+    return lines
+
+
+def _function(name: str, graph: Graph) -> list[str]:
+    """A graph of one input and one output as a function."""
+    names = {graph.inputs[0]: "x"}
+    body = statements(graph.nodes, names, SPELLINGS, lambda _node, v, text: f"    {v} = {text}")
+    return ["@jit", f"def {name}(x):", *body, f"    return {names[graph.outputs[0]]}", "", ""]

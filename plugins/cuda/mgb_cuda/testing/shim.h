@@ -272,13 +272,13 @@ static inline float shim_float(unsigned bits) {
     memcpy(&x, &bits, 4);
     return x;
 }
-static inline float h2f(uint16_t x) {
+static inline float from_f16(uint16_t x) {
     const unsigned sign = (unsigned)(x & 0x8000) << 16, exponent = x >> 10 & 31, fraction = x & 1023;
     if (exponent == 31) return shim_float(sign | 0x7f800000 | fraction << 13);
     if (exponent == 0) return shim_float(sign | shim_bits((float)fraction * 0x1p-24f));
     return shim_float(sign | (exponent + 112) << 23 | fraction << 13);
 }
-static inline uint16_t f2h(float x) {
+static inline uint16_t to_f16(float x) {
     const unsigned bits = shim_bits(x), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00);
     if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
@@ -287,12 +287,6 @@ static inline uint16_t f2h(float x) {
         return (uint16_t)(sign | (unsigned)rintf(tiny));
     }
     return (uint16_t)(sign | ((size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13));
-}
-static inline float b2f(uint16_t x) { return shim_float((unsigned)x << 16); }
-static inline uint16_t f2b(float x) {
-    const unsigned bits = shim_bits(x);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 // Rounded to odd: what is not exact ends in a 1, so that rounding once more to 16 bits is right.
 static inline float shim_odd(long double x) {

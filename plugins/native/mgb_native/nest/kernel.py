@@ -22,11 +22,10 @@ from ..folds import held, wide
 from ..frame import Frame, Operand
 from .body import Body, element
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes, Type
-from .casts import convert
 from .lanes import Access, Names, Nodes, Value, Width
 from .reaching import Reaching
 from .units import Units
-from .words import across, fold_step, nothing
+from .words import across, convert, fold_step, nothing
 
 #: The name of the function.
 SYMBOL = "kernel"

@@ -12,8 +12,7 @@ from mgb.ir import CONST, Kind, Node
 from ..folds import held
 from .body import Body, element, is_float, stored
 from .builder import INDEX, SCALAR, WORD, Builder, Carried, Lanes, Type
-from .casts import from_memory, to_memory
-from .words import SPELLINGS, waits
+from .words import SPELLINGS, from_memory, to_memory, waits
 
 Nodes = tuple[Node, ...]
 

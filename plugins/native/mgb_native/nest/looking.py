@@ -10,9 +10,9 @@ from mgb.ir import Kind, Node
 from ..folds import held
 from .body import Body, is_signed, stored
 from .builder import INDEX, WORD, Lanes, Type
-from .casts import convert, from_memory
 from .given import Given
 from .lanes import Names, Value
+from .words import convert, from_memory
 
 LEAST = -(1 << 63)
 

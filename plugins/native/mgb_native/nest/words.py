@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from mgb.codegen import LOOK_UP, combine, identity, reductions, scans
-from mgb.ir import Node
+from mgb.codegen import LOOK_UP, combine, identity, narrowing, reductions, scalar, scans, widening
+from mgb.ir import CONST, Graph, Node, dtypes
 
-from ..folds import held
+from ..folds import HELD, held
 from ..remainder import Doubles, fuses, remainder
 from .body import BITS, Body, element, is_float, is_signed, stored
 from .branches import UNLIKELY
-from .casts import convert, from_memory, to_memory
 
 #: ``word(body, node, *operands) -> value``
 Word = Callable[..., str]
@@ -140,6 +139,69 @@ def _quotient(body: Body, node: Node, a: str, b: str) -> str:
 
 
 # conversions
+
+
+def convert(body: Body, x: str, source: str, target: str) -> str:
+    """`x` of dtype `source` in dtype `target`; what is rounded to a narrow float is held in float32 again."""
+    if target in HELD:
+        return widen(body, narrow(body, convert(body, x, source, "float32"), target), target)
+    source = HELD.get(source, source)
+    if source == target:
+        return x
+    if target == "bool":
+        return body.is_not_zero(x, body.type(source))
+    return body.change(_conversion(source, target), x, element(source), element(target))
+
+
+def _conversion(source: str, target: str) -> str:
+    wider = BITS[target] > BITS[source]
+    if is_float(source) and is_float(target):
+        return "fpext" if wider else "fptrunc"
+    if is_float(source):
+        return "fptosi" if is_signed(target) else "fptoui"
+    if is_float(target):
+        return "sitofp" if is_signed(source) else "uitofp"
+    return ("sext" if is_signed(source) else "zext") if wider else "trunc"
+
+
+def widen(body: Body, bits: str, dtype: str) -> str:
+    """The float32 that the bits of a narrow float stand for; exact."""
+    if dtype == "float16":
+        return body.change("fpext", body.change("bitcast", bits, "i16", "f16"), "f16", "f32")
+    return _computed(body, widening(dtypes.BY_NAME[dtype]), bits)
+
+
+def narrow(body: Body, x: str, dtype: str) -> str:
+    """The bits of the narrow float nearest to a float32; a tie goes to the even one, NaN stays NaN."""
+    if dtype == "float16":
+        return body.change("bitcast", body.change("fptrunc", x, "f32", "f16"), "f16", "i16")
+    return _computed(body, narrowing(dtypes.BY_NAME[dtype]), x)
+
+
+def _computed(body: Body, graph: Graph, x: str) -> str:
+    """The one output of a graph of one input."""
+
+    def rule(node: Node, *operands: str) -> str:
+        if node.op is CONST:
+            return body.constant(scalar(node).item(), held(node))
+        return SPELLINGS[node.op.name](body, node, *operands)
+
+    (found,) = graph.fold(rule, [x])
+    return found
+
+
+def to_memory(body: Body, x: str, dtype: str) -> str:
+    """A value as it lies in memory."""
+    if dtype == "bool":
+        return body.change("zext", x, "i1", "i8")
+    return narrow(body, x, dtype) if dtype in HELD else x
+
+
+def from_memory(body: Body, x: str, dtype: str) -> str:
+    """A value of what lies in memory."""
+    if dtype == "bool":
+        return body.is_not_zero(x, body.lanes.of("i8"))
+    return widen(body, x, dtype) if dtype in HELD else x
 
 
 def _cast(body: Body, node: Node, x: str) -> str:
