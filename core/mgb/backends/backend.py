@@ -164,6 +164,10 @@ class Backend(ABC):
         """Why it cannot run here, with the command that mends it; None when it can. Imports no toolchain."""
         return None
 
+    def note(self) -> str | None:
+        """Return what makes it slower here than it could be, with the remedy, for ``mgb doctor``; or None."""
+        return None
+
     @abstractmethod
     def compile(self, graph: Graph) -> Kernel:
         """Compile `graph`.
