@@ -167,6 +167,10 @@ class Backend(ABC):
         """
         return None
 
+    def note(self) -> str | None:
+        """Return what makes it slower here than it could be, with the remedy, for ``mgb doctor``; or None."""
+        return None
+
     @abstractmethod
     def compile(self, graph: Graph) -> Kernel:
         """Compile `graph`.

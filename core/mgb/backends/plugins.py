@@ -115,7 +115,7 @@ manager.register(_Builtin(), name="eager")
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One line of `status`: a backend, where it comes from, and why it cannot be used, if it cannot.
+    """One line of `status`: a backend, where it comes from, why it cannot be used, and what makes it slow.
 
     Examples
     --------
@@ -130,6 +130,7 @@ class Status:
     priority: int = 0
     version: str = ""
     problem: str = ""
+    note: str = ""
 
 
 def installed() -> Mapping[str, str]:
@@ -515,7 +516,9 @@ def _status(name: str) -> Status:
         backend = import_backend(name)
         traits, problem = backend.traits, _problem(backend)
         version = "" if problem else answer(backend, "version", str)
-        return Status(name, distribution, tuple(sorted(traits.devices)), traits.priority, version, problem)
+        note = "" if problem else answer(backend, "note", (str, NoneType)) or ""
+        devices = tuple(sorted(traits.devices))
+        return Status(name, distribution, devices, traits.priority, version, problem, note)
     except BackendError as error:
         return Status(name, distribution, problem=str(error))
 

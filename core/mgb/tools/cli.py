@@ -241,6 +241,7 @@ def _backends(arguments: argparse.Namespace) -> int:
     for b in plugins.status():
         served = " and ".join(kind for kind, name in serving.items() if name == b.name)
         here = b.problem or (f"runs, and serves {served}" if served else "runs")
+        here = f"{here}; {b.note}" if b.note else here
         listed.append((b.name, b.distribution, ", ".join(b.devices), here))
     console = _console()
     console.print(_table(["backend", "distribution", "devices", "here"], listed))

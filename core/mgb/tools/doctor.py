@@ -121,6 +121,8 @@ def _backends() -> Iterator[_Line]:
         if line.distribution:
             text = f"{line.distribution}, for {', '.join(line.devices)}, version {line.version}"
             yield f"backend {line.name}", line.problem or text, bool(line.problem)
+            if line.note:
+                yield f"backend {line.name}", line.note, True
 
 
 def _libraries() -> Iterator[_Line]:

@@ -25,6 +25,8 @@ class Mine(Backend):
     traits = Traits([], dtypes=["float32"], devices=["cpu"], priority=9, api_version={version})
     def probe(self):
         return {problem!r}
+    def note(self):
+        return {note!r}
     def compile(self, graph):
         return Kernel(lambda *arrays, out: None)
 
@@ -57,10 +59,14 @@ def machine(
     monkeypatch.setattr(plugins, "manager", manager)
 
     def doctor(
-        plugin: bool = True, version: int = API_VERSION, problem: str | None = None
+        plugin: bool = True,
+        version: int = API_VERSION,
+        problem: str | None = None,
+        note: str | None = None,
     ) -> tuple[int, str]:
         if plugin:
-            (tmp_path / "made_up_doctored.py").write_text(PLUGIN.format(version=version, problem=problem))
+            source = PLUGIN.format(version=version, problem=problem, note=note)
+            (tmp_path / "made_up_doctored.py").write_text(source)
             info = tmp_path / "mgb_mine-1.0.dist-info"
             info.mkdir()
             (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mgb-mine\nVersion: 1.0\n")
@@ -88,7 +94,7 @@ def test_healthy_machine_reports_no_problem(machine: Machine, tmp_path: Path) ->
 
 
 def test_backend_that_equals_the_chosen_one_is_named_with_what_decides(machine: Machine) -> None:
-    source = PLUGIN.replace("mine", "yours").format(version=API_VERSION, problem=None)
+    source = PLUGIN.replace("mine", "yours").format(version=API_VERSION, problem=None, note=None)
     module = types.ModuleType("made_up_yours")
     exec(source, module.__dict__)
     plugins.manager.register(module, name="yours")
@@ -143,6 +149,12 @@ def test_damaged_cache_is_reported(machine: Machine, tmp_path: Path) -> None:
 def test_backend_without_its_driver_is_reported(machine: Machine) -> None:
     status, text = machine(problem="there is no driver: apt install driver")
     assert status == 1 and "wrong: backend mine: there is no driver: apt install driver\n" in text
+
+
+def test_backend_that_is_slow_here_is_reported(machine: Machine) -> None:
+    status, text = machine(note="calls are slow: pip install fast")
+    assert status == 1 and "wrong: backend mine: calls are slow: pip install fast\n" in text
+    assert "mine: priority 9, the highest here" in text
 
 
 def test_gpu_without_its_driver_is_reported(machine: Machine, tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ import gc
 import platform
 import random
 import struct
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from cpu_numba_helpers import BACKEND, call, traced
 from mgb.functional import softmax
-from mgb_native import native as native_module
 from mgb_native.code import Code, load
-from mgb_native.native import emit, native, parts
+from mgb_native.native import emit
 from mgb_native.objects import Loaded, ObjectError
 
 MODULE = """
@@ -130,6 +130,12 @@ def test_object_file_for_another_machine_is_rejected(image: bytes, monkeypatch: 
         Loaded(image)
 
 
+def kernel_of_softmax() -> Any:
+    x = np.ones((3, 5), np.float32)
+    graph = traced(lambda x: softmax(x, 1), [x])
+    return BACKEND.compile(graph), graph
+
+
 def attempt(image: bytes) -> bool:
     try:
         Loaded(image)
@@ -146,7 +152,7 @@ def test_truncated_files_are_rejected(image: bytes) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_flipped_bytes_never_crash_the_loader(image: bytes, seed: int) -> None:
     random_ = random.Random(seed)
-    for whole in (image, *parts(native().image)):
+    for whole in (image, kernel_of_softmax()[0].state.code.image):
         outcomes = set()
         for _ in range(150):
             damaged = bytearray(whole)
@@ -164,9 +170,9 @@ def test_corrupt_header_fields_never_crash_the_loader(image: bytes) -> None:
             attempt(image[:at] + struct.pack("<Q", value) + image[at + 8 :])
 
 
-def test_relocation_past_its_section_end_is_rejected() -> None:
+def test_relocation_past_its_section_end_is_rejected(image: bytes) -> None:
     """One of eight bytes in the last four of a section was written past its end once."""
-    image = bytearray(parts(native().image)[0])
+    image = bytearray(image)
     (begin,) = struct.unpack_from("<Q", image, 40)
     rows = [
         struct.unpack_from("<IIQQQQIIQQ", image, begin + k * 64) for k in range((len(image) - begin) // 64)
@@ -188,19 +194,12 @@ def test_kernel_code_round_trips_and_truncated_blobs_are_rejected() -> None:
             load(blob[:size])
 
 
-def test_native_code_that_cannot_be_loaded_is_recompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_module, "_native", None)
-    made = native(b"no object file")
-    assert all(map(Loaded, parts(made.image)))
-
-
 def test_kernel_does_not_depend_on_the_compiler_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where the optimizer does not see that no loop raises, as in kernels of a thousand ops."""
     made = llvm.create_pipeline_tuning_options
     monkeypatch.setattr(llvm, "create_pipeline_tuning_options", lambda speed_level=0: made(0))
+    kernel, graph = kernel_of_softmax()
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
-    graph = traced(lambda x: softmax(x, 1), [x])
-    kernel = BACKEND.compile(graph)
     assert isinstance(kernel.state.code.owner, Loaded)
     (out,) = call(kernel, graph, [x])
     wide = np.exp(x.astype(np.float64))

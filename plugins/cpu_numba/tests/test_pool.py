@@ -15,7 +15,6 @@ import pytest
 from cpu_numba_helpers import BACKEND, call, traced
 from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb_native.native import native
 
 RNG = np.random.default_rng(11)
 
@@ -197,14 +196,14 @@ def test_forked_child_starts_its_own_workers() -> None:
     printed = run_python(
         """
         check()
-        assert native().workers.value == 2
+        assert native().workers() == 2
         for _ in range(3):
             child = os.fork()
             if child == 0:
-                assert native().workers.value == 0
+                assert native().workers() == 0
                 for _ in range(100):
                     check()
-                assert native().workers.value == 2
+                assert native().workers() == 2
                 os._exit(7)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
             check()
@@ -268,18 +267,14 @@ def test_signals_reach_python() -> None:
 def test_workers_are_started_on_demand() -> None:
     printed = run_python(
         """
-        print(native().workers.value)
+        print(native().workers())
         check()
-        print(native().workers.value)
+        print(native().workers())
         os.environ["MGB_NUM_THREADS"] = "6"
         check()
         os.environ["MGB_NUM_THREADS"] = "2"
         check()
-        print(native().workers.value)
+        print(native().workers())
         """
     )
     assert printed.split() == ["0", "2", "5"]
-
-
-def test_native_code_is_compiled_once() -> None:
-    assert native() is native()

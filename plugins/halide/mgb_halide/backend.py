@@ -14,6 +14,7 @@ from mgb.ir import Graph
 from mgb.runtime import cache, forking
 from mgb_native import LaunchedBackend, loop_traits
 from mgb_native.backend import texts
+from mgb_native.native import note
 from mgb_native.objects import ObjectError
 from mgb_native.target import processor, python
 
@@ -132,7 +133,7 @@ def _image(frame: Frame, plan: HalideSchedule, form: Form, tried: list[Pipeline]
 
 def _called(units: Sequence[Unit], source: str | Callable[[], str], state: Unit | None = None) -> Kernel:
     launcher = Calls(units)
-    return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=True)
+    return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=note is None)
 
 
 def _source(frame: Frame, plan: HalideSchedule) -> str:

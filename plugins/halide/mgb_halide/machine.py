@@ -30,7 +30,7 @@ PLAIN = "mgb_plain"
 #: The name of each compiled function; Halide adds the one that takes an array of pointers.
 NAME = "mgb_kernel"
 
-_LENGTHS = struct.Struct("<IIII")
+_LENGTHS = struct.Struct("<III")
 
 
 class _Symbols(dict[str, int]):
@@ -148,7 +148,7 @@ def dump(codes: Sequence[Code]) -> bytes:
     """Return all that it takes to call these, for `load`."""
     head = json.dumps([[c.order, c.schedule, c.form, c.sizes, len(c.image)] for c in codes]).encode()
     images = b"".join(c.image for c in codes)
-    parts = (head, images, zlib.compress(bridge().image), zlib.compress(native().image))
+    parts = (head, images, zlib.compress(bridge().image))
     return _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
@@ -173,7 +173,6 @@ def load(blob: bytes) -> list[Code]:
         for length in _LENGTHS.unpack_from(blob):
             parts.append(blob[at : at + length])
             at += length
-        native(zlib.decompress(parts[3]))
         bridge(zlib.decompress(parts[2]))
         found, start = [], 0
         for order, schedule, form, sizes, length in json.loads(parts[0]):

@@ -42,7 +42,7 @@ class Functions:
         return f"func.call @view_{type_}({address}) : (index) -> memref<?x{type_}>"
 
     def call(self, name: str, *operands: str) -> str:
-        """Return the call of a function of `copies.ll`, in `mgb_native`."""
+        """Return the call of a function of `copies.c`, in `mgb_native`."""
         types = ", ".join(["index"] * len(operands))
         self._known[name] = f"func.func private @{name}({types})"
         return f"func.call @{name}({', '.join(operands)}) : ({types}) -> ()"

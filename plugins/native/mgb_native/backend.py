@@ -17,7 +17,7 @@ from mgb.ir import Graph, Kind
 from .code import Code, load
 from .frame import REFUSED, Frame
 from .launch import Launcher, Unit
-from .native import MACHINES
+from .native import MACHINES, note, problem
 from .target import mismatch, package, target
 from .turns import repeated
 
@@ -53,7 +53,8 @@ def launched(units: Sequence[Any], source: str | Callable[[], str], state: Any =
     launcher = Launcher(units)
     if any(unit.refuses for unit in units):
         return Kernel(checked(launcher.run), source, state, hazards=launcher.hazards)
-    return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=True)
+    whole = note is None  # an exception may come between two lines of the launcher in Python
+    return Kernel(launcher.run, source, state, hazards=launcher.hazards, atomic=whole)
 
 
 def texts(kernels: Sequence[Kernel]) -> Callable[[], str]:
@@ -100,7 +101,11 @@ class LaunchedBackend(Backend):
             here = f"{sys.platform} on {platform.machine()}"
             wanted = ", ".join(self.machines)
             return f"it runs on Linux ({wanted}), this is {here}; export MGB_JIT_BACKEND=EAGER"
-        return None
+        return problem
+
+    def note(self) -> str | None:
+        """Return why calls are slow here, and the remedy, or None."""
+        return note
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
         """Return one native call for all; they share its threads when they are worth it together."""

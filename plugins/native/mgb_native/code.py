@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,8 +14,7 @@ from .objects import Loaded, ObjectError
 
 _loading = forking.lock()
 
-#: Of the bytes of a kernel: the lengths of its symbol and of its object file, which follow; the rest is the
-#: object file of the native code that calls it, compressed.
+#: Of the bytes of a kernel: the lengths of its symbol and of its object file, which follow.
 _LENGTHS = struct.Struct("<II")
 
 
@@ -45,7 +43,7 @@ class Code:
         """Return all that it takes to call it, for `load`."""
         symbol = self.symbol.encode()
         lengths = _LENGTHS.pack(len(symbol), len(self.image))
-        return lengths + symbol + self.image + zlib.compress(native().image)
+        return lengths + symbol + self.image
 
 
 def load(blob: bytes) -> Code:
@@ -58,10 +56,11 @@ def load(blob: bytes) -> Code:
     """
     try:
         length, size = _LENGTHS.unpack_from(blob)
-        symbol, image = blob[_LENGTHS.size :][:length].decode(), blob[_LENGTHS.size + length :][:size]
-        native(zlib.decompress(blob[_LENGTHS.size + length + size :]))
-    except (struct.error, zlib.error, UnicodeDecodeError) as error:
+        symbol, image = blob[_LENGTHS.size :][:length].decode(), blob[_LENGTHS.size + length :]
+    except (struct.error, UnicodeDecodeError) as error:
         raise ObjectError(f"the bytes of a kernel are damaged: {error}") from error
+    if len(image) != size:
+        raise ObjectError(f"the bytes of a kernel are damaged: {len(image)} of an object file of {size}")
     return place(symbol, image)
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from mgb.backends import num_threads
 from mgb.codegen import hazards
+from mgb.runtime import forking
 from mgb.runtime.forking import cached_property
 
 from .code import Code
 from .frame import Frame
-from .native import Program, Site, native
+from .native import native
 from .plan import PARALLEL, Array, Plan, Planner
+from .structures import Program, Site
 
 #: The most parts for each thread, so that a late one does not keep the others waiting, and the nanoseconds
 #: that a part takes at least.
@@ -25,8 +27,12 @@ PARTS, SHORTEST = 16, 5_000
 #: Plans kept for each kernel, programs for each launcher, and of these those that native code looks through.
 PLANS, PROGRAMS, RECENT = 1024, 256, 8
 
-#: The words of ``%part`` in `native.ll`.
+#: The words of ``struct part`` in `launcher.h`.
 Part = tuple[int, ...]
+
+#: Held by who changes the programs of a launcher. A signal or a finalizer may call a kernel meanwhile, in the
+#: same thread.
+_changing = forking.lock()
 
 
 class Unit:
@@ -116,7 +122,7 @@ class Launcher:
     overlaps : array
         The same, by the places of the arrays in a call.
     run : callable
-        A native function. It calls the kernels itself where a recent program fits, and `slow` otherwise.
+        A function in C. It calls the kernels itself where a recent program fits, and `slow` otherwise.
     """
 
     def __init__(self, units: Sequence[Unit]) -> None:
@@ -134,7 +140,7 @@ class Launcher:
         self.memory.owner = self
         self.site = Site.from_buffer(self.memory.data)
         self._fill_site()
-        self.run = native().function(self.memory)
+        self.run: Callable[..., None] = native().function(self.memory)
 
     def _hazards(self) -> Iterator[tuple[int, int]]:
         x = y = 0
@@ -168,9 +174,7 @@ class Launcher:
             if arrays[i].ctypes.data == arrays[j].ctypes.data:
                 arrays[i] = arrays[i].copy()
         program = self.program(arrays)
-        listed = (ctypes.c_void_p * (len(arrays) + len(self.constants)))(*map(id, (*arrays, *self.constants)))
-        if native().launch(ctypes.addressof(program), listed):
-            raise MemoryError("no scratch memory for a kernel")
+        native().launch(ctypes.addressof(program), *arrays, *self.constants)
 
     def program(self, arrays: Sequence[Array]) -> Program:
         """Return the program for inputs and outputs like `arrays`; native code finds it from now on."""
@@ -192,7 +196,7 @@ class Launcher:
         there, which has come here as well: a list that native code is told of lives until it is told of
         another one, whoever told it.
         """
-        with native().changing:
+        with _changing:
             others = (p for p in self.recent.programs if p is not program)
             recent = _Recent((program, *others)[:RECENT])
             replaced, self.recent = self.recent, recent

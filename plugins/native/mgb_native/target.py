@@ -53,13 +53,13 @@ def package(printer: Path) -> str:
     They agree in all.
     """
     folders = (Path(__file__).parent, printer)
-    paths = [path for f in folders for path in sorted((*f.rglob("*.py"), *f.glob("*.ll")))]
+    paths = [path for f in folders for path in sorted(f.rglob("*.py"))]
     paths += [printer] if printer.is_file() else []
     return digest(b"".join(path.read_bytes() for path in paths))
 
 
 def python() -> str:
-    """Return the tag of the Python whose objects the native code reads."""
+    """Return the tag of this Python: its version and build."""
     return f"{sys.implementation.cache_tag}{sys.abiflags}-{object.__basicsize__}-{tuple.__basicsize__}"
 
 

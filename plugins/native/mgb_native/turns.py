@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from mgb.backends import Turn
 
-from .native import Action, native
+from .native import native
 from .products import multiply, plan_of
+from .structures import Action
 
 #: Nanoseconds after which a loop comes back, so that Python can look for signals.
 LIMIT = 50_000_000
@@ -34,8 +35,6 @@ class Turns:
         repeat, at, count = native().repeat, ctypes.addressof(self.actions), len(self.actions)
         while first < last:
             first = repeat(at, count, self.phases, first, last, LIMIT, self._room.ctypes.data)
-            if first < 0:
-                raise MemoryError("no scratch memory for a kernel")
 
     def _fill(self, action: Action, turn: Turn) -> None:
         if turn.kernel is None:

@@ -7,14 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mgb_native import portable
 from mgb_native.native import native
 
 RNG = np.random.default_rng(5)
 SIZES = {np.uint8: 8, np.uint16: 16, np.uint32: 32, np.uint64: 64}
 
 
+@pytest.fixture(params=["served", "python"], autouse=True)
+def copies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions of the launcher in use, and of the one in Python."""
+    monkeypatch.setitem(COPIES, "by_name", (native() if request.param == "served" else portable).copies)
+
+
+COPIES: dict[str, Any] = {}
+
+
 def call(name: str, *words: int) -> None:
-    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(words))(native().copies[name])(*words)
+    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(words))(COPIES["by_name"][name])(*words)
 
 
 def numbers(dtype: Any, *shape: int) -> Any:

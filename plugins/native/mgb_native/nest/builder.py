@@ -177,7 +177,7 @@ class Builder(ABC):
 
     @abstractmethod
     def call(self, function: str, *operands: str) -> None:
-        """Call a function of `copies.ll`."""
+        """Call a function of `copies.c`."""
 
     @abstractmethod
     def fence(self) -> None:
