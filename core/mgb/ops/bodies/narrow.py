@@ -32,7 +32,7 @@ def widen_bits(bits: Tensor, row: dtypes.Row) -> Tensor:
 
 
 def _is_cut(row: dtypes.Row) -> bool:
-    """Are the bits the first ones of a float32? Then what is too large rounds to infinity by itself."""
+    """Return whether the bits begin those of a float32, so that large numbers round to infinity."""
     return row.exponent == _SINGLE.exponent and row.infinite
 
 
