@@ -69,6 +69,8 @@ A backend says in `Traits.api_version` for which version of this page and of `mg
   inputs, outputs, operands and results of `cast` (and of `bitcast`): all else is computed in float32. A cast to one and back
   rounds: it is where an op of the program ended, and has to stay. `codegen.narrowing(dtype)` and `widening(dtype)` are the casts
   from and to float32 as graphs of other words, for who has no instruction for them.
+  `quotient`, `shl` and `shr` are defined where processors trap or give anything: `codegen.guarded(table)` puts what is missing around the
+  instructions of a table of spellings, and `codegen.guard(op, dtype)` is the same as a graph.
   Nothing is complex, unless `Traits.dtypes` says so: such nodes run eagerly.
 * **One domain** (`Scope.DOMAIN`). All shapes broadcast, by NumPy's rule, to one shape, the domain (`codegen.domain`). All
   reductions fold the same axes of it (`codegen.reduced_axes`); what is computed from their results may have the whole domain

@@ -20,6 +20,7 @@ from .domain import (
     varying,
 )
 from .frame import Frame, Operand
+from .guards import guard, guarded
 from .hazards import hazards, replaced
 from .online import Online, online
 from .reductions import accumulator, combine, identity, reductions, scans
@@ -63,6 +64,8 @@ __all__ = [
     "combine",
     "domain",
     "expression",
+    "guard",
+    "guarded",
     "hazards",
     "identity",
     "is_operand",

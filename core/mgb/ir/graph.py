@@ -161,6 +161,9 @@ class Op:
     taped : callable or None
         ``(*tensors, **params) -> Tensor``: what is done in its place where a gradient tape sees an operand;
         it tells the tapes itself, as an op with several results must.
+    guard : callable or None
+        ``(*tensors) -> Tensor``: a primitive by itself, of operands for which any processor's instruction
+        is defined and does not trap; see `codegen.guard`. None: it is so for all operands.
     meaning : str
         What it computes, for who prints it: a formula first, then the edges, such as NaN, ties and overflow.
         The specification (docs/ir.md) is made of these.
@@ -195,6 +198,7 @@ class Op:
     common: bool | None = None
     taped: Callable[..., Any] | None = None
     precision: str = ""
+    guard: Callable[..., Any] | None = None
     meaning: str = ""
 
     @property

@@ -162,12 +162,13 @@ def primitive(
     typing: Typing,
     grad: Callable[..., Any] | None = None,
     cheap: bool = False,
+    guard: Callable[..., Tensor] | None = None,
     meaning: str = "",
 ) -> Callable[..., Tensor]:
     """Return an element-wise op that has no body: a backend prints it, or the core runs it eagerly."""
     op = Op(name, Kind.ELEMENTWISE, _infer(name, typing.result), eager, grad, promote=typing.promote,
             differentiable=grad is not None, cheap=cheap, precision=typing.precision,
-            meaning=meaning)  # fmt: skip
+            guard=guard, meaning=meaning)  # fmt: skip
     return declare(op)
 
 

@@ -10,6 +10,7 @@ and results, so that those of analytic functions read as those of real ones: ``g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ from .eager import where as eager_where
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "elementwise"}
+
+
+def _counted(shift: Callable[[], Callable[..., Tensor]]) -> Callable[..., Tensor]:
+    """Return the guard of a shift: a count modulo the width, which no processor has to take."""
+    return lambda x, count: shift()(x, bit_and(count, 8 * x.dtype.itemsize - 1))
+
 
 # fmt: off
 add = primitive("add", np.add,         FIELD,    lambda g, _y, _a, _b: (g, g), cheap=True,
@@ -86,10 +93,10 @@ sqrt  = primitive("sqrt",  np.sqrt,  ANALYTIC, lambda g, y, _x: (0.5 * g / y,),
 bit_and = primitive("bit_and", np.bitwise_and, INTEGER, meaning="``a & b``, bit by bit.")
 bit_or  = primitive("bit_or",  np.bitwise_or,  INTEGER, meaning="``a | b``, bit by bit.")
 bit_xor = primitive("bit_xor", np.bitwise_xor, INTEGER, meaning="``a ^ b``, bit by bit.")
-shl     = primitive("shl",     eager_shl,      COUNTING,
+shl     = primitive("shl",     eager_shl,      COUNTING, guard=_counted(lambda: shl),
                     meaning="``x << (count mod width)``; what is shifted out is lost. So -1 counts as "
                     "width - 1.")
-shr     = primitive("shr",     eager_shr,      COUNTING,
+shr     = primitive("shr",     eager_shr,      COUNTING, guard=_counted(lambda: shr),
                     meaning="``x >> (count mod width)``: copies of the sign come in from the left, of "
                     "unsigned integers zeros.")
 mulhi   = primitive("mulhi",   eager_mulhi,    COUNTING,

@@ -1,4 +1,4 @@
-"""Division towards 0, which nothing traps, and C's ``fmod`` of float64."""
+"""C's ``fmod`` of float64."""
 
 from __future__ import annotations
 
@@ -9,19 +9,6 @@ from mgb.ir import Node
 from .toolchain import hl
 
 Expr = Any
-
-
-def quotient(a: Expr, b: Expr) -> Expr:
-    """``x / 0`` is 0, ``least / -1`` wraps."""
-    type_ = a.type()
-    zero, one = hl.cast(type_, hl.u8(0)), hl.cast(type_, hl.u8(1))
-    nothing = b == zero
-    if not type_.is_int():
-        return hl.select(nothing, zero, a / hl.select(nothing, one, b))
-    minus, unsigned = b == hl.cast(type_, hl.i8(-1)), hl.UInt(type_.bits())
-    negated = hl.reinterpret(type_, hl.cast(unsigned, zero) - hl.reinterpret(unsigned, a))
-    whole = hl.div_round_to_zero(a, hl.select(nothing | minus, one, b))
-    return hl.select(nothing, zero, hl.select(minus, negated, whole))
 
 
 def fmod_double(a: Expr, b: Expr) -> Expr:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mgb.codegen import combine, narrowing, reductions, scalar, widening
+from mgb.codegen import combine, guarded, narrowing, reductions, scalar, widening
 from mgb.ir import Graph, Node, dtypes
 from mgb_native.folds import HELD, held
 
-from .division import fmod_double, quotient
+from .division import fmod_double
 from .toolchain import hl
 
 #: An expression of Halide.
@@ -103,15 +103,12 @@ def _high_half(a: Expr, b: Expr) -> Expr:
     return a1 * b1 + (middle >> half) + (other >> half)
 
 
-def _shift(left: bool) -> Word:
-    def spell(node: Node, x: Expr, count: Expr) -> Expr:
-        bits = x.type().bits()
-        count = hl.reinterpret(hl.UInt(bits), count) & literal(bits - 1, f"uint{bits}")
-        if left:
-            return hl.reinterpret(x.type(), _unsigned(x) << count)
-        return x >> count
+def _shl(_node: Node, x: Expr, count: Expr) -> Expr:
+    return hl.reinterpret(x.type(), _unsigned(x) << _unsigned(count))
 
-    return spell
+
+def _quotient(_node: Node, a: Expr, b: Expr) -> Expr:
+    return hl.div_round_to_zero(a, b) if a.type().is_int() else a / b
 
 
 # comparisons, choices, bits
@@ -255,7 +252,7 @@ WORDS: dict[str, Word] = {
     "add": _arithmetic(lambda a, b: a + b), "sub": _arithmetic(lambda a, b: a - b),
     "mul": _arithmetic(lambda a, b: a * b), "fma": _arithmetic(lambda a, b, c: a * b + c),
     "neg": _neg, "div": _plain(lambda a, b: a / b),
-    "quotient": _plain(quotient), "fmod_double": _plain(fmod_double),
+    "quotient": _quotient, "fmod_double": _plain(fmod_double),
     "maximum": _extreme(lambda a, b: a > b, "max"), "minimum": _extreme(lambda a, b: a < b, "min"),
     "lt": _compare(lambda a, b: a < b), "le": _at_most,
     "eq": _compare(lambda a, b: a == b),
@@ -264,7 +261,7 @@ WORDS: dict[str, Word] = {
     "floor": _plain(lambda x: hl.floor(x)), "round": _plain(lambda x: hl.round(x)),
     "sqrt": _plain(lambda x: hl.sqrt(x)),
     "bit_and": _bits(lambda a, b: a & b), "bit_or": _bits(lambda a, b: a | b), "bit_xor": _xor,
-    "shl": _shift(left=True), "shr": _shift(left=False), "mulhi": _mulhi, "bitcast": _bitcast,
+    "shl": _shl, "shr": _plain(lambda x, count: x >> _unsigned(count)), "mulhi": _mulhi, "bitcast": _bitcast,
 }
 # fmt: on
 
@@ -272,9 +269,9 @@ REDUCTIONS = reductions(WORDS)
 VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
 
 #: A reduction that folds nothing is its operand.
-SPELLINGS: dict[str, Word] = {
-    **WORDS, **dict.fromkeys(REDUCTIONS, lambda _node, x: x), "cast": _cast, "const": _const,
-}  # fmt: skip
+SPELLINGS: dict[str, Any] = guarded(
+    {**WORDS, **dict.fromkeys(REDUCTIONS, lambda _node, x: x), "cast": _cast, "const": _const}
+)
 
 
 def fold(node: Node, a: Expr, b: Expr) -> Expr:

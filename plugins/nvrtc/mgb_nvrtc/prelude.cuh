@@ -95,13 +95,6 @@ template <> __device__ __forceinline__ float minimum<float>(float a, float b) {
 }
 #endif
 
-// No division traps: by 0 it gives 0, and the least number by -1 itself.
-template <class T> __device__ __forceinline__ T towards_zero(T a, T b) {
-    if (b == 0) return 0;
-    if (T(-1) < T(0) && b == T(-1)) return (T)(0 - (uint64_t)a);
-    return a / b;
-}
-
 // Sums of exp(x - t), found before t is known: against the greatest x so far, or 0 where that is not finite. The
 // lanes of a row have one such shift, which moves between tiles.
 __device__ __forceinline__ float exp_of(float a) { return expf(a); }

@@ -11,6 +11,7 @@ from mgb.codegen import (
     c_literal,
     c_number,
     combine,
+    guarded,
     identity,
     narrowing,
     reductions,
@@ -77,13 +78,8 @@ def _bits(text: str) -> Callable[..., str]:
     return lambda node, *operands: f"({c_type(node)})({text.format(*operands)})"
 
 
-def _shift(symbol: str, unsigned: bool) -> Callable[..., str]:
-    def spell(node: Node, x: str, count: str) -> str:
-        places = f"((uint32_t){count} & {8 * node.spec.dtype.itemsize - 1})"
-        left = f"({_wide(node)}){x}" if unsigned else x
-        return f"({c_type(node)})({left} {symbol} {places})"
-
-    return spell
+def _shl(node: Node, x: str, count: str) -> str:
+    return f"({c_type(node)})(({_wide(node)}){x} << {count})"
 
 
 def _mulhi(node: Node, a: str, b: str) -> str:
@@ -120,14 +116,14 @@ def cast(node: Node, x: str) -> str:
 WORDS: dict[str, Spelling] = {
     "add": _arithmetic("{0} + {1}"), "sub": _arithmetic("{0} - {1}"), "mul": _arithmetic("{0} * {1}"),
     "neg": _arithmetic("-{0}"), "div": "{0} / {1}", "fma": _fma,
-    "quotient": _template("towards_zero"), "fmod_float": _library("fmod"), "fmod_double": _library("fmod"),
+    "quotient": _bits("{0} / {1}"), "fmod_float": _library("fmod"), "fmod_double": _library("fmod"),
     "maximum": _template("maximum"), "minimum": _template("minimum"),
     "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})",
     "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "(!{0})",
     "where": "({0} ? {1} : {2})",
     "floor": _library("floor"), "round": _library("rint"), "sqrt": _library("sqrt"),
     "bit_and": _bits("{0} & {1}"), "bit_or": _bits("{0} | {1}"), "bit_xor": _bits("{0} ^ {1}"),
-    "shl": _shift("<<", unsigned=True), "shr": _shift(">>", unsigned=False), "mulhi": _mulhi,
+    "shl": _shl, "shr": _bits("{0} >> {1}"), "mulhi": _mulhi,
     "bitcast": _bitcast, "round_to_odd": "to_odd({0})",
     # Those that CUDA documents to be within 2 ULP in both precisions; not so pow, atan2, erfc.
     **{name: _library(name) for name in ("exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")},
@@ -138,10 +134,10 @@ REDUCTIONS = reductions(WORDS)
 VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
 
 #: A reduction that folds nothing is its operand.
-SPELLINGS: dict[str, Spelling] = {
+SPELLINGS: dict[str, Spelling] = guarded({
     **WORDS, **dict.fromkeys(REDUCTIONS, "{0}"), "cast": cast, "const": c_literal,
     "extent": lambda node: f"({c_type(node)})p.length",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def fold(node: Node, a: str, b: str) -> str:

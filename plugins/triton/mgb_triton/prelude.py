@@ -48,17 +48,6 @@ def nan_of(dtype: tl.constexpr):
     return tl.full((), 1e999, dtype) * 0.0
 
 
-# No division traps: by 0 it gives 0, and the least number by -1 itself.
-@jit
-def towards_zero(a, b):
-    signed: tl.constexpr = a.dtype.is_int_signed()
-    if signed:
-        odd = (b == 0) | (b == -1)
-        return tl.where(odd, tl.where(b == 0, 0, -a), a // tl.where(odd, 1, b))
-    else:
-        return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
-
-
 @jit
 def quotient_of(a, b):
     double: tl.constexpr = a.dtype.primitive_bitwidth == 64

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from mgb.codegen import Spelling, combine, identity, narrowing, reductions, scalar, statements, widening
+from mgb.codegen import (
+    Spelling,
+    combine,
+    guarded,
+    identity,
+    narrowing,
+    reductions,
+    scalar,
+    statements,
+    widening,
+)
 from mgb.ir import Graph, Node, dtypes
 
 NARROW = frozenset(d.name for d in dtypes.HALVES)
@@ -47,10 +57,6 @@ def _by_kind(floats: str, integers: str) -> Callable[..., str]:
 
 def _by_size(single: str, double: str) -> Callable[..., str]:
     return lambda node, *xs: (double if node.spec.dtype.itemsize == 8 else single).format(*xs)
-
-
-def _shift(symbol: str) -> Callable[..., str]:
-    return lambda node, x, count: f"({x} {symbol} ({count} & {8 * node.spec.dtype.itemsize - 1}))"
 
 
 def _mulhi(node: Node, a: str, b: str) -> str:
@@ -104,7 +110,7 @@ WORDS: dict[str, Spelling] = {
     "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})", "neg": "(-{0})",
     "div": _by_size("tl.div_rn({0}, {1})", "({0} / {1})"),
     "fma": _by_kind("tl.fma({0}, {1}, {2})", "({0} * {1} + {2})"),
-    "quotient": "towards_zero({0}, {1})",
+    "quotient": "({0} // {1})",
     "fmod_float": "libdevice.fmod({0}, {1})", "fmod_double": "libdevice.fmod({0}, {1})",
     "maximum": "tl.maximum({0}, {1}, " + _NAN + ")", "minimum": "tl.minimum({0}, {1}, " + _NAN + ")",
     "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})",
@@ -113,7 +119,7 @@ WORDS: dict[str, Spelling] = {
     "floor": "libdevice.floor({0})", "round": "libdevice.rint({0})",
     "sqrt": _by_size("tl.sqrt_rn({0})", "tl.sqrt({0})"),
     "bit_and": "({0} & {1})", "bit_or": "({0} | {1})", "bit_xor": "({0} ^ {1})",
-    "shl": _shift("<<"), "shr": _shift(">>"), "mulhi": _mulhi, "bitcast": _bitcast,
+    "shl": "({0} << {1})", "shr": "({0} >> {1})", "mulhi": _mulhi, "bitcast": _bitcast,
     # Those that CUDA documents to be within 2 ULP in both precisions; not so pow, atan2, erfc.
     **{name: f"libdevice.{name}({{0}})"
        for name in ("exp", "log", "sin", "cos", "tanh", "erf", "expm1", "log1p")},
@@ -127,10 +133,10 @@ REDUCTIONS = reductions(FOLDERS)
 VOCABULARY = frozenset((*WORDS, *REDUCTIONS, "extent"))
 
 #: A reduction that folds nothing is its operand.
-SPELLINGS: dict[str, Spelling] = {
+SPELLINGS: dict[str, Spelling] = guarded({
     **WORDS, **dict.fromkeys(REDUCTIONS, "{0}"), "cast": cast, "const": literal,
     "extent": lambda node: f"length.to({t_type(node)})",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def fold(node: Node, a: str, b: str) -> str:

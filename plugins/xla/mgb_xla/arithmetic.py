@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 from jax import lax
-from mgb.ir import Node
+from mgb.codegen import OPS, guard
+from mgb.ir import CONST, Node
 
 from .remainder import WIDE, remainder
 from .shapes import Value, alike, is_float, like
@@ -75,15 +76,20 @@ def _float_floor_div(a: Value, b: Value) -> Value:
     return lax.select(lax.eq(b, like(b, 0)), ratio, whole)
 
 
-def _quotient(a: Value, b: Value) -> Value:
-    """Towards zero; by 0 it is 0, and the least integer by -1 wraps."""
-    zero, one = lax.eq(b, like(b, 0)), like(b, 1)
-    safe = lax.select(zero, one, b)
-    if not _signed(a):
-        return lax.select(zero, like(a, 0), lax.div(a, safe))
-    minus = lax.eq(b, like(b, -1))
-    quotient = lax.select(minus, lax.neg(a), lax.div(a, lax.select(minus, one, safe)))
-    return lax.select(zero, like(a, 0), quotient)
+def _guarded(name: str, instruction: Callable[..., Value]) -> Callable[..., Value]:
+    """Return a word by its instruction, which the guard of the op gives operands that are defined."""
+
+    def function(*xs: Value) -> Value:
+        def rule(node: Node, *operands: Value) -> Value:
+            if node.op is CONST:
+                return node.params["value"]
+            return words[node.op.name](node, *operands)
+
+        words = {**WORDS, name: plain(instruction)}
+        (found,) = guard(OPS[name], xs[0].dtype).fold(rule, xs)
+        return found
+
+    return function
 
 
 def _signed(x: Value) -> bool:
@@ -121,17 +127,11 @@ def _asin(x: Value) -> Value:
     return lax.select(small, x, lax.asin(x))
 
 
-def _count(x: Value, count: Value) -> Value:
-    return lax.bitwise_and(count, like(count, 8 * x.dtype.itemsize - 1))
-
-
-def _shl(x: Value, count: Value) -> Value:
-    return lax.shift_left(x, _count(x, count))
-
-
 def _shr(x: Value, count: Value) -> Value:
-    shift = lax.shift_right_arithmetic if _signed(x) else lax.shift_right_logical
-    return shift(x, _count(x, count))
+    return (lax.shift_right_arithmetic if _signed(x) else lax.shift_right_logical)(x, count)
+
+
+_quotient = _guarded("quotient", lax.div)
 
 
 def _mulhi(a: Value, b: Value) -> Value:
@@ -206,7 +206,8 @@ WORDS: dict[str, Word] = {
     "where": plain(lax.select),
     "floor": plain(lax.floor), "round": plain(_round), "sqrt": plain(lax.sqrt),
     "bit_and": plain(lax.bitwise_and), "bit_or": plain(lax.bitwise_or), "bit_xor": plain(lax.bitwise_xor),
-    "shl": plain(_shl), "shr": plain(_shr), "mulhi": plain(_mulhi),
+    "shl": plain(_guarded("shl", lax.shift_left)), "shr": plain(_guarded("shr", _shr)),
+    "mulhi": plain(_mulhi),
     "cast": _cast, "bitcast": _bitcast,
     "abs": plain(_by_kind(lax.abs, _abs_integer)), "ceil": plain(lax.ceil),
     "exp": plain(lax.exp), "log": plain(lax.log), "sin": plain(lax.sin), "cos": plain(lax.cos),

@@ -14,7 +14,7 @@ from ...ir import dtypes
 from ...tensor import Tensor
 from ..declare import COUNTING, FLOATING, NUMERIC, Dtypes, Typing, composite, primitive
 from ..elementwise import copysign, ne, trunc
-from ..primitives import bit_xor, cast, eq, floor, fma, logical_and, lt, neg, where
+from ..primitives import bit_xor, cast, eq, floor, fma, logical_and, logical_or, lt, neg, where
 from . import floats
 
 #: What an infinite divisor is taken for: of it no float32 has the half.
@@ -37,10 +37,21 @@ def _quotient_eager(a: Any, b: Any) -> Any:
     return np.where((b != 0) & (rest != 0) & ((a < 0) != (b < 0)), down + a.dtype.type(1), down)
 
 
+def _quotient_guard(a: Tensor, b: Tensor) -> Tensor:
+    """Divide by 1 where the instruction would trap, and choose what is right there."""
+    zero = eq(b, 0)
+    if a.dtype in dtypes.UNSIGNED:
+        return where(zero, 0, quotient(a, where(zero, 1, b)))
+    minus = eq(b, -1)
+    toward = quotient(a, where(logical_or(zero, minus), 1, b))
+    return where(zero, 0, where(minus, neg(a), toward))
+
+
 quotient = primitive(
     "quotient",
     _quotient_eager,
     COUNTING,
+    guard=_quotient_guard,
     meaning="``a / b`` of integers, rounded towards 0. Nothing traps: by 0 it gives 0, and the least "
     "number by -1 is itself.",
 )

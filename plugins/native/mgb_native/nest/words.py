@@ -6,10 +6,10 @@ operation has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
-from mgb.codegen import LOOK_UP, combine, identity, narrowing, reductions, scalar, scans, widening
+from mgb.codegen import LOOK_UP, combine, guard, identity, narrowing, reductions, scalar, scans, widening
 from mgb.ir import CONST, Graph, Node, dtypes
 
 from ..folds import HELD, held
@@ -71,14 +71,19 @@ def _where(body: Body, node: Node, condition: str, a: str, b: str) -> str:
     return body.select(condition, a, b, body.type(held(node)))
 
 
-def _shift(name: Callable[[str], str]) -> Word:
-    """The count is taken modulo the width."""
+def _by_sign(signed: str, unsigned: str) -> Word:
+    """Return an instruction on integers; the guard of the op sees to its operands."""
 
-    def emit(body: Body, node: Node, x: str, count: str) -> str:
+    def emit(body: Body, node: Node, *operands: str) -> str:
         dtype = held(node)
-        most = body.constant(BITS[dtype] - 1, dtype)
-        count = body.op("and", (count, most), body.type(dtype))
-        return body.op(name(dtype), (x, count), body.type(dtype))
+        return body.op(signed if is_signed(dtype) else unsigned, operands, body.type(dtype))
+
+    return emit
+
+
+def _guarded(instruction: Word) -> Word:
+    def emit(body: Body, node: Node, *operands: str) -> str:
+        return _computed(body, guard(node.op, node.spec.dtype), *operands, given={node.op.name: instruction})
 
     return emit
 
@@ -123,21 +128,6 @@ def _fmod(body: Body, node: Node, a: str, b: str) -> str:
     return _remainder(body, a, b, held(node))
 
 
-def _quotient(body: Body, node: Node, a: str, b: str) -> str:
-    """Towards 0; ``x / 0`` is 0 and ``least / -1`` wraps. The divisor of the instruction cannot trap."""
-    dtype = held(node)
-    type_, zero, one = body.type(dtype), body.constant(0, dtype), body.constant(1, dtype)
-    is_zero = body.compare("eq", b, zero, dtype)
-    if not is_signed(dtype):
-        divisor = body.select(is_zero, one, b, type_)
-        return body.select(is_zero, zero, body.op("udiv", (a, divisor), type_), type_)
-    is_minus = body.compare("eq", b, body.constant(-1, dtype), dtype)
-    risky = body.op("or", (is_zero, is_minus), body.type("bool"))
-    quotient = body.op("sdiv", (a, body.select(risky, one, b, type_)), type_)
-    quotient = body.select(is_minus, body.op("sub", (zero, a), type_), quotient, type_)
-    return body.select(is_zero, zero, quotient, type_)
-
-
 # conversions
 
 
@@ -178,15 +168,16 @@ def narrow(body: Body, x: str, dtype: str) -> str:
     return _computed(body, narrowing(dtypes.BY_NAME[dtype]), x)
 
 
-def _computed(body: Body, graph: Graph, x: str) -> str:
-    """The one output of a graph of one input."""
+def _computed(body: Body, graph: Graph, *xs: str, given: Mapping[str, Word] | None = None) -> str:
+    """The one output of a graph, by the words that are given and by ours."""
 
     def rule(node: Node, *operands: str) -> str:
         if node.op is CONST:
             return body.constant(scalar(node).item(), held(node))
-        return SPELLINGS[node.op.name](body, node, *operands)
+        return words[node.op.name](body, node, *operands)
 
-    (found,) = graph.fold(rule, [x])
+    words = {**SPELLINGS, **(given or {})}
+    (found,) = graph.fold(rule, xs)
     return found
 
 
@@ -218,7 +209,7 @@ def _bitcast(body: Body, node: Node, x: str) -> str:
 WORDS: dict[str, Word] = {
     "add": _by_kind("fadd", "add"), "sub": _by_kind("fsub", "sub"),
     "mul": _by_kind("fmul", "mul"), "div": _by_kind("fdiv", ""),
-    "neg": _neg, "fma": _fma, "quotient": _quotient,
+    "neg": _neg, "fma": _fma, "quotient": _guarded(_by_sign("sdiv", "udiv")),
     "fmod_float": _fmod, "fmod_double": _fmod,
     "maximum": _extreme("gt"), "minimum": _extreme("lt"),
     "lt": _comparison("lt"), "le": _comparison("le"), "eq": _comparison("eq"),
@@ -226,8 +217,7 @@ WORDS: dict[str, Word] = {
     "logical_not": _logical_not, "where": _where, UNLIKELY: _where,
     "floor": _by_kind("floor", ""), "round": _by_kind("roundeven", ""), "sqrt": _by_kind("sqrt", ""),
     "bit_and": _by_kind("", "and"), "bit_or": _by_kind("", "or"), "bit_xor": _by_kind("", "xor"),
-    "shl": _shift(lambda dtype: "shl"),
-    "shr": _shift(lambda dtype: "ashr" if is_signed(dtype) else "lshr"),
+    "shl": _guarded(_by_sign("shl", "shl")), "shr": _guarded(_by_sign("ashr", "lshr")),
     "mulhi": _mulhi, "bitcast": _bitcast,
 }
 # fmt: on

@@ -1,0 +1,48 @@
+"""Words that a processor leaves undefined for some operands, or traps at, by its instruction on safe ones."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..ir import Graph, Op, Spec
+from ..ops.declare import OPS, arity
+from ..tensor.tracing import graph_of
+from .text import Spelling, Table, expression
+
+
+@cache
+def guard(op: Op, dtype: np.dtype[Any]) -> Graph:
+    """An op that has a `guard`, as a graph from its operands: the op itself stands in it for the instruction.
+
+    A backend folds it by its own words, and prints the op inside as its plain instruction.
+
+    Examples
+    --------
+    >>> from mgb import dtypes
+    >>> [n.op.name for n in guard(OPS["shl"], dtypes.int32).nodes]
+    ['const', 'bit_and', 'shl']
+    """
+    assert op.guard is not None
+    return graph_of(op.guard, *[Spec((), dtype)] * arity(op))
+
+
+def guarded(table: Table) -> dict[str, Spelling]:
+    """Return a table of instructions, ``(node, *operands) -> value`` or text, with the guards of their ops.
+
+    Examples
+    --------
+    >>> from mgb import dtypes
+    >>> table = guarded({"shl": "({0} << {1})", "bit_and": "({0} & {1})", "const": lambda _node: "31"})
+    >>> expression(guard(OPS["shl"], dtypes.int32).nodes[-1], "xn", table)
+    '(x << (n & 31))'
+    """
+
+    def spell(node: Any, *operands: Any) -> Any:
+        graph = guard(node.op, node.spec.dtype)
+        (found,) = graph.fold(lambda inner, *xs: expression(inner, xs, table), operands)
+        return found
+
+    return {**table, **dict.fromkeys((n for n in table if n in OPS and OPS[n].guard is not None), spell)}
