@@ -20,7 +20,7 @@ from .domain import (
     varying,
 )
 from .frame import Frame, Operand
-from .guards import guard, guarded
+from .guards import guard, guarded, long_division
 from .hazards import hazards, replaced
 from .online import Online, online
 from .reductions import accumulator, combine, identity, reductions, scans
@@ -69,6 +69,7 @@ __all__ = [
     "hazards",
     "identity",
     "is_operand",
+    "long_division",
     "narrowing",
     "offset",
     "online",

@@ -1,13 +1,14 @@
-"""Words that a processor leaves undefined for some operands, or traps at, by its instruction on safe ones."""
+"""Words that are an instruction for some operands only, or for none, as graphs of others."""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from ..ir import Graph, Op, Spec
+from ..ir import Graph, Op, Spec, dtypes
+from ..ops.bodies.division import remainder
 from ..ops.declare import OPS, arity
 from ..tensor.tracing import graph_of
 from .text import Spelling, Table, expression
@@ -46,3 +47,20 @@ def guarded(table: Table) -> dict[str, Spelling]:
         return found
 
     return {**table, **dict.fromkeys((n for n in table if n in OPS and OPS[n].guard is not None), spell)}
+
+
+@cache
+def long_division(fused: bool) -> Graph:
+    """Return the remainder of the sizes of two float32 as a graph of float64, without a call or a branch.
+
+    Parameters
+    ----------
+    fused : bool
+        Does `fma` round once? Then there are 6 steps, not 10.
+
+    Examples
+    --------
+    >>> [sum(n.op.name == "fma" for n in long_division(fused).nodes) for fused in (True, False)]
+    [12, 20]
+    """
+    return graph_of(partial(remainder, fused=fused), *[Spec((), dtypes.float64)] * 2)

@@ -110,3 +110,8 @@ def version_of(distribution: str) -> str:
 def digest(data: bytes) -> str:
     """Return a short text that differs where `data` does."""
     return hashlib.sha256(data).hexdigest()[:12]
+
+
+def fuses() -> bool:
+    """Return whether the processor has an instruction for `fma` that rounds once."""
+    return not {"fma", "asimd"}.isdisjoint(instructions())

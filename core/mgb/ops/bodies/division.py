@@ -20,8 +20,9 @@ from . import floats
 #: What an infinite divisor is taken for: of it no float32 has the half.
 _FAR = 2.0**200
 
-#: Bits of the quotient that a step finds, and steps for the largest quotient, of 277 bits.
-_BITS, _STEPS = 28, 10
+#: Bits of the largest quotient. What a step finds of them: where a product and a sum are rounded once; and
+#: where the product must be exact by itself.
+_QUOTIENT, _FUSED, _APART = 277, 47, 28
 
 
 def _doubles(operands: Sequence[dtypes.Operand]) -> Dtypes:
@@ -77,21 +78,23 @@ def fmod_float(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype == dtypes.float64:
         return fmod_double(a, b)
     rest, divisor = (floats.magnitude(cast(x, dtype=dtypes.float64)) for x in (a, b))
-    return copysign(cast(_left(rest, divisor), dtype=a.dtype), a)
+    return copysign(cast(remainder(rest, divisor), dtype=a.dtype), a)
 
 
-def _left(rest: Tensor, divisor: Tensor) -> Tensor:
-    """Return the remainder of the magnitudes of two float32: a long division.
+def remainder(rest: Tensor, divisor: Tensor, fused: bool = False) -> Tensor:
+    """Return the remainder of the magnitudes of two float32, which are given in float64: a long division.
 
     Each step takes the nearest multiple of ``divisor * 2**k`` from the rest, found by the reciprocal; what is
     left, of either sign, is half of that at most, and a little. A multiple has the 24 digits of the divisor
-    and the 28 that its step finds; a rest has none below the last one of both numbers, and 26 at most. So
-    they are exact, whether or not a product and a sum are rounded at once.
+    and those that its step finds; a rest has none below the last one of both numbers, and 26 at most. So
+    they are exact, whether or not a product and a sum are rounded at once. If they are `fused`, for sure,
+    there are fewer steps.
     """
+    bits = _FUSED if fused else _APART
     divisor = floats.at_most(divisor, _FAR)
     reciprocal, minus = 1.0 / divisor, neg(divisor)
-    for step in reversed(range(_STEPS)):
-        near = 1.5 * 2.0 ** (52 + _BITS * step)  # around it, numbers are 2**(28 * step) apart
+    for step in reversed(range(-(-_QUOTIENT // bits))):
+        near = 1.5 * 2.0 ** (52 + bits * step)  # around it, numbers are 2**(bits * step) apart
         rest = fma(fma(rest, reciprocal, near) - near, minus, rest)
     return where(lt(rest, 0), rest + divisor, rest)
 

@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from mgb.codegen import LOOK_UP, combine, guard, identity, narrowing, reductions, scalar, scans, widening
+from mgb.codegen import (
+    LOOK_UP,
+    combine,
+    guard,
+    identity,
+    long_division,
+    narrowing,
+    reductions,
+    scalar,
+    scans,
+    widening,
+)
 from mgb.ir import CONST, Graph, Node, dtypes
 
 from ..folds import HELD, held
-from ..remainder import Doubles, fuses, remainder
+from ..target import fuses
 from .body import BITS, Body, element, is_float, is_signed, stored
 from .branches import UNLIKELY
 
@@ -104,23 +115,8 @@ def _remainder(body: Body, a: str, b: str, dtype: str) -> str:
     """C's ``fmod``. It would be a call for each lane: the one of float32 is expanded inline."""
     if dtype != "float32" or not body.lanes.count:
         return body.op("frem", (a, b), body.type(dtype))
-    double = body.type("float64")
-
-    def word(name: str) -> Callable[..., str]:
-        return lambda *operands: body.op(name, operands, double)
-
-    words = Doubles(
-        number=lambda value: body.constant(value, "float64"),
-        neg=word("fneg"),
-        add=word("fadd"),
-        sub=word("fsub"),
-        div=word("fdiv"),
-        fma=word("fma"),
-        less=lambda a, b, c, d: body.select(body.compare("lt", a, b, "float64"), c, d, double),
-        fused=fuses(),
-    )
-    size, divisor = [word("fabs")(body.change("fpext", x, "f32", "f64")) for x in (a, b)]
-    rest = body.change("fptrunc", remainder(size, divisor, words), "f64", "f32")
+    sizes = [body.op("fabs", (body.change("fpext", x, "f32", "f64"),), body.type("float64")) for x in (a, b)]
+    rest = body.change("fptrunc", _computed(body, long_division(fuses()), *sizes), "f64", "f32")
     return body.op("copysign", (rest, a), body.type(dtype))
 
 

@@ -1,4 +1,4 @@
-"""The long division that backends spell in their own words: here in Python's, by numbers of any precision."""
+"""The long division that backends print by their own words: here by Python's, with any precision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from mgb_native.remainder import Doubles, remainder
+from mgb.codegen import long_division, scalar
+from mgb.ir import CONST, Node
 
 RNG = np.random.default_rng(5)
 LIMITS = np.finfo(np.float32)
@@ -21,10 +22,19 @@ def once(a: float, b: float, c: float) -> float:
     return float(Fraction(a) * Fraction(b) + Fraction(c))
 
 
-def words(fused: bool) -> Doubles[float]:
-    arithmetic = operator.neg, operator.add, operator.sub, lambda a, b: float(np.divide(a, b))
-    fma = once if fused else lambda a, b, c: a * b + c
-    return Doubles(float, *arithmetic, fma, lambda a, b, c, d: c if a < b else d, fused)
+def remainder(x: float, y: float, fused: bool) -> float:
+    """What the graph of the division gives of two numbers of Python."""
+    words = {
+        "add": operator.add, "sub": operator.sub, "neg": operator.neg, "lt": operator.lt,
+        "div": lambda a, b: float(np.divide(a, b)), "where": lambda c, a, b: a if c else b,
+        "fma": once if fused else lambda a, b, c: a * b + c,
+    }  # fmt: skip
+
+    def rule(node: Node, *operands: float) -> float:
+        return float(scalar(node)) if node.op is CONST else words[node.op.name](*operands)
+
+    (found,) = long_division(fused).fold(rule, (x, y))
+    return found
 
 
 def sizes(count: int) -> list[float]:
@@ -39,7 +49,7 @@ def test_remainder_is_exact(fused: bool) -> None:
     """For quotients of any number of bits; also where a reciprocal is rounded up or down."""
     xs, ys = sizes(60), sizes(60)
     with np.errstate(all="ignore"):
-        found = [remainder(x, y, words(fused)) for x in xs for y in ys]
+        found = [remainder(x, y, fused) for x in xs for y in ys]
         wanted = [float(np.fmod(x, y)) for x in xs for y in ys]
     np.testing.assert_array_equal(found, wanted)
 
@@ -52,4 +62,4 @@ def test_remainder_is_exact_next_to_multiples_of_the_divisor(fused: bool) -> Non
         for times in (0.5, 1, 1.5, 3, 1 << 22, 3 << 40, 1 << 100):
             near = np.float32(y * times)
             for x in map(float, (near, np.nextafter(near, np.float32(0)), np.nextafter(near, LIMITS.max))):
-                assert remainder(x, y, words(fused)) == math.fmod(x, y)
+                assert remainder(x, y, fused) == math.fmod(x, y)
