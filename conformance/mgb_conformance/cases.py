@@ -227,8 +227,8 @@ class Batches:
         ``(dtypes of the operands) -> arrays``
     family : callable
         What is tested of an op.
-    signed_zero : set of str
-        Ops whose zeros must have the right sign.
+    signed_zero : bool
+        Must zeros of ops with `Op.signed_zero` have the right sign?
     size : int
         Ops in one kernel.
     """
@@ -238,7 +238,7 @@ class Batches:
         cases: Sequence[tuple[str, str]],
         inputs: Callable[[tuple[np.dtype[Any], ...]], list[np.ndarray]],
         family: Family = plain,
-        signed_zero: frozenset[str] = frozenset(),
+        signed_zero: bool = False,
         size: int = 16,
     ) -> None:
         self._cases = cases
@@ -277,7 +277,8 @@ class Batches:
         answers = zip(driver.run(graph, arrays), wants, strict=True)
         found = {}
         for name, count in zip(group, counts, strict=True):
-            texts = [problem(got, want, name in self._signed_zero) for got, want in islice(answers, count)]
+            signed = self._signed_zero and OPS[name].signed_zero
+            texts = [problem(got, want, signed) for got, want in islice(answers, count)]
             found[name] = "; ".join(t for t in texts if t) or None
         return found
 

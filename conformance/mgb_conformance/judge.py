@@ -11,7 +11,7 @@ The first part is what the operands' errors can do to the result, measured by mo
 it is as right for a comparison or a `floor` near a step as for a product. The second is the rounding of the
 op itself, in units in the last place of the dtype that the node really has:
 
-* moving, comparing and rounding to integers: nothing;
+* moving, comparing and rounding to integers: nothing (`Op.exact`);
 * arithmetic, square root and casts: half a unit, the IEEE rule;
 * ``fma``: that and half a unit of its product, which may be rounded or not, and so may overflow or not;
 * every other op with a NumPy rule: `ULPS` units, of the larger operand where two of like size cancel
@@ -38,6 +38,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from mgb import dtypes
+from mgb.codegen import EXTENT
 from mgb.ir import CONST, Graph, Kind, Node
 from mgb.ops.declare import OPS
 from mgb.passes import decompose
@@ -54,12 +55,9 @@ C_LIBRARY: dict[str, Callable[..., Any]] = {"erfc": np.frompyfunc(math.erfc, 1, 
 #: What depends on the bits of a dtype is computed in it, not in float64.
 OF_BITS = frozenset({"bitcast", "nextafter"})
 
-EXACT = OF_BITS | frozenset({
-    "neg", "abs", "where", "maximum", "minimum", "lt", "le", "eq", "logical_and", "logical_or", "logical_not",
-    "floor", "round", "ceil", "trunc", "round_away", "sign", "copysign", "iota",
-    "extent", "reduce_max", "reduce_min", "look_up", "cummax", "cummin",
-    "reshape", "transpose", "broadcast_to", "slice", "unslice", "concat",
-})  # fmt: skip
+#: Kinds of ops that move numbers, or count.
+_UNROUNDED = frozenset({Kind.LAYOUT, Kind.LEAF})
+
 CANCELS = frozenset({"logaddexp", "gelu_grad"})
 ROUNDED = frozenset({"add", "sub", "mul", "div", "sqrt", "square", "cast"})
 
@@ -238,7 +236,7 @@ def _step(value: np.ndarray, error: np.ndarray, sign: int) -> np.ndarray:
 def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
     name, dtype = node.op.name, node.spec.dtype
     twice = 2.0 if dtype == np.float64 else 1.0
-    if name in EXACT:
+    if node.op.exact or node.op.kind in _UNROUNDED or node.op is EXTENT or name in OF_BITS:
         return np.zeros(out.shape)
     if name in ROUNDED:
         # NumPy rounds to float64 as everybody does.

@@ -164,6 +164,10 @@ class Op:
     guard : callable or None
         ``(*tensors) -> Tensor``: a primitive by itself, of operands for which any processor's instruction
         is defined and does not trap; see `codegen.guard`. None: it is so for all operands.
+    exact : bool
+        It rounds nothing: it gives an operand, its sign apart, or a whole number next to one.
+    signed_zero : bool
+        A zero that it gives has the sign that IEEE 754 or C prescribes; else either is right.
     meaning : str
         What it computes, for who prints it: a formula first, then the edges, such as NaN, ties and overflow.
         The specification (docs/ir.md) is made of these.
@@ -199,6 +203,8 @@ class Op:
     taped: Callable[..., Any] | None = None
     precision: str = ""
     guard: Callable[..., Any] | None = None
+    exact: bool = False
+    signed_zero: bool = False
     meaning: str = ""
 
     @property

@@ -82,7 +82,7 @@ def _eager_gelu_grad(x: Any, d: Any) -> Any:
 # rectifiers
 
 
-@composite(NUMERIC, grad=lambda g, y, _x: (where(le(y, 0), 0, g),), cheap=True)
+@composite(NUMERIC, grad=lambda g, y, _x: (where(le(y, 0), 0, g),), cheap=True, exact=True)
 def relu(x: Tensor) -> Tensor:
     """``max(x, 0)``; NaN stays NaN."""
     return maximum(x, 0)
@@ -263,7 +263,7 @@ def logsigmoid(x: Tensor) -> Tensor:
     return minimum(x, 0) - log1p(exp(neg(abs(x))))
 
 
-@composite(FLOATING, eager=_eager_mish, grad=lambda g, _y, x: (mish_grad(x, g),))
+@composite(FLOATING, eager=_eager_mish, grad=lambda g, _y, x: (mish_grad(x, g),), signed_zero=True)
 @in_double
 def mish(x: Tensor) -> Tensor:
     """``x * tanh(softplus(x))`` from one exponential ``e = exp(-|x|)``; within 2 ULP.

@@ -161,14 +161,14 @@ def primitive(
     eager: Callable[..., Any],
     typing: Typing,
     grad: Callable[..., Any] | None = None,
-    cheap: bool = False,
-    guard: Callable[..., Tensor] | None = None,
-    meaning: str = "",
+    **facts: Any,
 ) -> Callable[..., Tensor]:
-    """Return an element-wise op that has no body: a backend prints it, or the core runs it eagerly."""
+    """Return an element-wise op that has no body: a backend prints it, or the core runs it eagerly.
+
+    The facts are fields of `Op`.
+    """
     op = Op(name, Kind.ELEMENTWISE, _infer(name, typing.result), eager, grad, promote=typing.promote,
-            differentiable=grad is not None, cheap=cheap, precision=typing.precision,
-            guard=guard, meaning=meaning)  # fmt: skip
+            differentiable=grad is not None, precision=typing.precision, **facts)  # fmt: skip
     return declare(op)
 
 
@@ -179,11 +179,11 @@ def composite(
     grad: Callable[..., Any] | None = None,
     name: str | None = None,
     differentiable: bool = True,
-    cheap: bool = False,
+    **facts: Any,
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """An element-wise op defined by the decorated body; `eager` and `grad` only for speed or stability.
 
-    The docstring of the body is its meaning.
+    The docstring of the body is its meaning, the facts are fields of `Op`.
     """
 
     def decorate(body: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -194,8 +194,8 @@ def composite(
             _check_call(body, len(specs), tuple(params))
             return plain(*specs)
 
-        op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable, cheap,
-                precision=typing.precision, meaning=_without_examples(body))  # fmt: skip
+        op = Op(op_name, Kind.ELEMENTWISE, infer, eager, grad, body, typing.promote, differentiable,
+                precision=typing.precision, meaning=_without_examples(body), **facts)  # fmt: skip
         return update_wrapper(declare(op), body, updated=())
 
     return decorate

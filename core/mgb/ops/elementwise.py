@@ -139,7 +139,7 @@ def squared_magnitude(x: Tensor) -> Tensor:
     return square(real(x)) + square(imag(x)) if x.dtype in dtypes.COMPLEX else square(x)
 
 
-@composite(MAGNITUDE, eager=np.abs, grad=_abs_grad, cheap=True)
+@composite(MAGNITUDE, eager=np.abs, grad=_abs_grad, cheap=True, exact=True, signed_zero=True)
 @floats.widen_halves
 def abs(x: Tensor) -> Tensor:
     """``|x|``; -0 gives 0, and the least integer is itself."""
@@ -157,7 +157,7 @@ def abs_grad(x: Tensor, d: Tensor) -> Tensor:
     return where(lt(0, x), d, neg(d))
 
 
-@composite(NUMERIC, eager=np.sign, differentiable=False)
+@composite(NUMERIC, eager=np.sign, differentiable=False, exact=True, signed_zero=True)
 def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1, and NaN of NaN; of -0 it is 0."""
     if x.dtype in dtypes.UNSIGNED:
@@ -185,6 +185,8 @@ def signbit(x: Tensor) -> Tensor:
     FLOATING,
     eager=np.copysign,
     grad=lambda g, _y, x, s: (where(eq(signbit(x), signbit(s)), g, neg(g)), None),
+    exact=True,
+    signed_zero=True,
 )
 @floats.widen_halves
 def copysign(x: Tensor, s: Tensor) -> Tensor:
@@ -212,19 +214,19 @@ def nextafter(x: Tensor, towards: Tensor) -> Tensor:
 # rounding
 
 
-@composite(FLOATING, eager=np.ceil, differentiable=False)
+@composite(FLOATING, eager=np.ceil, differentiable=False, exact=True, signed_zero=True)
 def ceil(x: Tensor) -> Tensor:
     """Return the least whole number from `x` on; the sign stays."""
     return neg(floor(neg(x)))
 
 
-@composite(FLOATING, eager=np.trunc, differentiable=False)
+@composite(FLOATING, eager=np.trunc, differentiable=False, exact=True, signed_zero=True)
 def trunc(x: Tensor) -> Tensor:
     """Return the whole number next to `x` towards 0; the sign stays."""
     return where(lt(x, 0), ceil(x), floor(x))
 
 
-@composite(FLOATING, differentiable=False)
+@composite(FLOATING, differentiable=False, exact=True)
 def round_away(x: Tensor) -> Tensor:
     """To the nearest whole number, away from 0 when halfway: ``x - whole`` is exact, ``x + 0.5`` is not."""
     whole = trunc(x)
@@ -240,6 +242,7 @@ def round_away(x: Tensor) -> Tensor:
         where(le(high, x), g, 0),
     ),
     cheap=True,
+    exact=True,
 )
 def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """`x` within [`low`, `high`]; NaN stays NaN."""
@@ -267,7 +270,7 @@ def rsqrt(x: Tensor) -> Tensor:
     return 1 / sqrt(x)
 
 
-@composite(FLOATING, eager=np.cbrt, grad=lambda g, y, _x: (g / (3 * y * y),))
+@composite(FLOATING, eager=np.cbrt, grad=lambda g, y, _x: (g / (3 * y * y),), signed_zero=True)
 @floats.widen_halves
 def cbrt(x: Tensor) -> Tensor:
     """Return the cube root: ``exp(log(x) / 3)`` and one step of Newton; within 2 ULP."""
@@ -315,10 +318,12 @@ def _part(a: Tensor, whole: Tensor) -> Tensor:
 
 # fmt: off
 exp2  = composite(ANALYTIC, eager=np.exp2,  name="exp2",  grad=lambda g, y, _x: (g * y * LN2,))(lower.exp2)
-expm1 = composite(ANALYTIC, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),))(lower.expm1)
+expm1 = composite(ANALYTIC, eager=np.expm1, name="expm1", grad=lambda g, _y, x: (g * exp(x),),
+                  signed_zero=True)(lower.expm1)
 log2  = composite(ANALYTIC, eager=np.log2,  name="log2",  grad=lambda g, _y, x: (g / x / LN2,))(lower.log2)
 log10 = composite(ANALYTIC, eager=np.log10, name="log10", grad=lambda g, _y, x: (g / x / LN10,))(lower.log10)
-log1p = composite(ANALYTIC, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),))(lower.log1p)
+log1p = composite(ANALYTIC, eager=np.log1p, name="log1p", grad=lambda g, _y, x: (g / (1 + x),),
+                  signed_zero=True)(lower.log1p)
 # fmt: on
 
 

@@ -75,6 +75,7 @@ look_up = declare(
         differentiable=False,
         cost=lambda _node: 0,
         picks=True,
+        exact=True,
         meaning="The elements of `x` at the places that the indices say. ``along`` has for each axis of `x` "
         "the axis of the result that it lies along, counted from the end, or None: then the next of the "
         "indices, which broadcast to the result, has the place along it. Negative places count from the end; "

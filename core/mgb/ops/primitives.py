@@ -61,16 +61,21 @@ add = primitive("add", np.add,         FIELD,    lambda g, _y, _a, _b: (g, g), c
 sub = primitive("sub", np.subtract,    FIELD,    lambda g, _y, _a, _b: (g, neg(g)), cheap=True,
                 meaning="``a - b``; integers wrap.")
 mul = primitive("mul", np.multiply,    FIELD,    lambda g, _y, a, b: (g * b, g * a), cheap=True,
+                signed_zero=True,
                 meaning="``a * b``; integers wrap.")
 div = primitive("div", np.true_divide, ANALYTIC, lambda g, y, _a, b: (g / b, neg(g * y / b)),
+                signed_zero=True,
                 meaning="``a / b``: by 0 infinity with the sign of both operands, 0 by 0 NaN.")
 neg = primitive("neg", np.negative,    FIELD,    lambda g, _y, _x: (neg(g),), cheap=True,
+                exact=True, signed_zero=True,
                 meaning="``-x``, the sign of 0 and infinity too; integers wrap, unsigned ones likewise.")
 fma = primitive("fma", eager_fma,      FIELD,    lambda g, _y, a, b, _c: (g * b, g * a, g), cheap=True,
                 meaning="``a * b + c``, with the product rounded or not, as it suits; integers wrap.")
 maximum = primitive("maximum", np.maximum, SAME, lambda g, _y, a, b: _parts(g, le(b, a)), cheap=True,
+                    exact=True,
                     meaning="The greater of both. NaN if one is NaN. Of 0 and -0 either.")
 minimum = primitive("minimum", np.minimum, SAME, lambda g, _y, a, b: _parts(g, le(a, b)), cheap=True,
+                    exact=True,
                     meaning="The smaller of both. NaN if one is NaN. Of 0 and -0 either.")
 lt = primitive("lt", np.less,       COMPARE, cheap=True, meaning="``a < b``; False if one is NaN.")
 le = primitive("le", np.less_equal, COMPARE, cheap=True, meaning="``a <= b``; False if one is NaN.")
@@ -80,14 +85,15 @@ logical_and = primitive("logical_and", np.logical_and, LOGICAL, cheap=True, mean
 logical_or  = primitive("logical_or",  np.logical_or,  LOGICAL, cheap=True, meaning="``a or b``.")
 logical_not = primitive("logical_not", np.logical_not, LOGICAL, cheap=True, meaning="``not a``.")
 where = primitive("where", eager_where, SELECT, lambda g, _y, c, _a, _b: (None, *_parts(g, c)), cheap=True,
+                  exact=True,
                   meaning="`a` where `condition` holds, else `b`; what is not chosen does not count, NaN "
                   "included.")
-floor = primitive("floor", np.floor, FLOATING,
+floor = primitive("floor", np.floor, FLOATING, exact=True, signed_zero=True,
                   meaning="The greatest whole number up to `x`. -0, infinity and NaN stay.")
-round = primitive("round", np.rint,  FLOATING,
+round = primitive("round", np.rint,  FLOATING, exact=True, signed_zero=True,
                   meaning="The nearest whole number, of two equally near the even one. The sign stays, "
                   "-0.4 gives -0; infinity and NaN stay.")
-sqrt  = primitive("sqrt",  np.sqrt,  ANALYTIC, lambda g, y, _x: (0.5 * g / y,),
+sqrt  = primitive("sqrt",  np.sqrt,  ANALYTIC, lambda g, y, _x: (0.5 * g / y,), signed_zero=True,
                   meaning="The square root, rounded correctly: of -0 it is -0, of less NaN.")
 
 bit_and = primitive("bit_and", np.bitwise_and, INTEGER, meaning="``a & b``, bit by bit.")

@@ -31,6 +31,7 @@ def _reduction(
     grad: Callable[..., Any],
     reduction: Reduction,
     meaning: str,
+    **facts: Any,
 ) -> Callable[..., Tensor]:
     def infer(x: Spec, axis: Axes) -> Spec:
         return Spec(reduced_shape(x.shape, axis), x.dtype)
@@ -49,6 +50,7 @@ def _reduction(
             reduction=reduction,
             meaning=meaning,
             precision=typing.precision,
+            **facts,
         )
     )
 
@@ -110,11 +112,11 @@ reduce_prod = _reduction("reduce_prod", _prod, TOTAL, lambda g, _y, x, axis: (_p
 reduce_max  = _reduction("reduce_max",  _max,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),),
                          Reduction(op_of(maximum), lowest, _as_is),
                          "The greatest along `axis`; NaN if one is NaN. Of nothing -infinity, the least "
-                         "integer or False.")
+                         "integer or False.", exact=True)
 reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (_shared(g, y, x, axis),),
                          Reduction(op_of(minimum), highest, _as_is),
                          "The least along `axis`; NaN if one is NaN. Of nothing infinity, the greatest "
-                         "integer or True.")
+                         "integer or True.", exact=True)
 # fmt: on
 
 

@@ -301,10 +301,10 @@ cumprod_ = _running("cumprod", reduce_prod, np.multiply,
                     body=_doubling(mul))
 cummax_  = _running("cummax", reduce_max, np.maximum,
                     "The greatest of all elements up to each along `axis`; NaN from the first NaN on.",
-                    body=_doubling(maximum))
+                    body=_doubling(maximum), exact=True)
 cummin_  = _running("cummin", reduce_min, np.minimum,
                     "The least of all elements up to each along `axis`; NaN from the first NaN on.",
-                    body=_doubling(minimum))
+                    body=_doubling(minimum), exact=True)
 # fmt: on
 
 

@@ -8,7 +8,6 @@ from ..ops.reduce import EXTENT
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from .rewrite import full, node_of, read_once, rewrite, value_of
-from .widen import EXACT
 
 
 def merge_reductions(graph: Graph) -> Graph:
@@ -24,7 +23,7 @@ def merge_reductions(graph: Graph) -> Graph:
             return None
         value, axis = values[0], node.params["axis"]
         inner = node_of(value)
-        rounds = node.spec.dtype in HALVES and node.op not in EXACT  # eager code rounds the inner one
+        rounds = node.spec.dtype in HALVES and not node.op.exact  # eager code rounds the inner one
         if inner.op is node.op and node.inputs[0] in single and node.op is not EXTENT and not rounds:
             value, axis = value_of(inner.inputs[0]), axis + inner.params["axis"]
         long = tuple(sorted({a for a in axis if value.shape[a] != 1}))

@@ -8,27 +8,10 @@ from functools import partial
 import numpy as np
 
 from ..ir import CONST, Graph, Kind, Node, Op, dtypes
-from ..ops.activations import relu
-from ..ops.bodies.floats import unlikely
-from ..ops.declare import op_of
-from ..ops.elementwise import abs, ceil, sign
-from ..ops.primitives import BITCAST, CAST, IOTA, cast, floor, iota, maximum, minimum, neg, round, where
-from ..ops.reduce import reduce_max, reduce_min
+from ..ops.primitives import BITCAST, CAST, IOTA, cast, iota
 from ..tensor import Tensor, wrap
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node, rebuild
-
-#: Ops that give one of their operands, its sign apart, or a whole number next to it: 16 bits hold that.
-# fmt: off
-EXACT = frozenset(map(op_of, (
-    abs, ceil, floor, maximum, minimum, neg, reduce_max, reduce_min, relu, round, sign, unlikely, where,
-)))
-# fmt: on
-
-
-def _exact(dtype: np.dtype[np.generic]) -> frozenset[Op]:
-    """Return those whose results `dtype` holds: an extreme of nothing is infinite."""
-    return EXACT if dtypes.ROWS[dtype].infinite else EXACT - {op_of(reduce_max), op_of(reduce_min)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +78,13 @@ def _visit(rounds: bool, node: Node, *inputs: Wide) -> Wide:
         read = inputs[0].rounded(node.inputs[0].spec.dtype)
         return _carry(apply(node.op, read, *(i.value for i in inputs[1:]), **node.params))
     out = apply(node.op, *(i.value for i in inputs), **node.params)
-    exact = dtype not in dtypes.HALVES or node.op in _exact(dtype) or node.op.kind is Kind.LAYOUT
+    exact = dtype not in dtypes.HALVES or node.op.kind is Kind.LAYOUT or _is_exact(node.op, dtype)
     return _carry(out if exact or not rounds else cast(out, dtype=dtype))
+
+
+def _is_exact(op: Op, dtype: np.dtype[np.generic]) -> bool:
+    """Return whether `dtype` holds the results of `op`: an extreme of nothing is infinite."""
+    return op.exact and (dtypes.ROWS[dtype].infinite or op.kind is not Kind.REDUCE)
 
 
 def _cast(value: Wide, node: Node) -> Wide:

@@ -58,7 +58,7 @@ FORMATS = {
 Body = Callable[..., Tensor]
 
 
-@composite(SELECT, cheap=True)
+@composite(SELECT, cheap=True, exact=True)
 def unlikely(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """`a` where `condition` holds, else `b`. What only `a` needs may be computed where one holds, if ever."""
     return where(condition, a, b)

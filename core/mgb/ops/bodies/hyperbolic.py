@@ -55,7 +55,7 @@ def _leg(x: Tensor) -> Tensor:
     return sqrt((1 - x) * (1 + x))
 
 
-@composite(ANALYTIC, eager=np.tan, grad=lambda g, y, _x: (g * (1 + y * y),))
+@composite(ANALYTIC, eager=np.tan, grad=lambda g, y, _x: (g * (1 + y * y),), signed_zero=True)
 def tan(x: Tensor) -> Tensor:
     """``tan(x)``, as ``sin(x) / cos(x)``."""
     return sin(x) / cos(x)
@@ -72,7 +72,7 @@ def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return s, s * z * floats.polynomial(z, ASIN[a.dtype]), near
 
 
-@composite(ANALYTIC, eager=np.arcsin, grad=lambda g, _y, x: (g / _leg(x),))
+@composite(ANALYTIC, eager=np.arcsin, grad=lambda g, _y, x: (g / _leg(x),), signed_zero=True)
 @floats.widen_halves
 def asin(x: Tensor) -> Tensor:
     """``asin(x)``; NaN beyond 1."""
@@ -94,13 +94,13 @@ def acos(x: Tensor) -> Tensor:
     return where(near, middle, outer)
 
 
-@composite(ANALYTIC, eager=np.arctan, grad=lambda g, _y, x: (g / (1 + x * x),))
+@composite(ANALYTIC, eager=np.arctan, grad=lambda g, _y, x: (g / (1 + x * x),), signed_zero=True)
 def atan(x: Tensor) -> Tensor:
     """``atan(x)``."""
     return atan2(x, 1)
 
 
-@composite(ANALYTIC, eager=np.sinh, grad=lambda g, _y, x: (g * cosh(x),))
+@composite(ANALYTIC, eager=np.sinh, grad=lambda g, _y, x: (g * cosh(x),), signed_zero=True)
 @floats.widen_halves
 def sinh(x: Tensor) -> Tensor:
     """``sinh(x)``: a polynomial next to 0, from exp further out; it overflows only if the result does."""
@@ -119,7 +119,7 @@ def cosh(x: Tensor) -> Tensor:
     return half + 0.25 / half
 
 
-@composite(ANALYTIC, eager=np.arcsinh, grad=lambda g, _y, x: (asinh_grad(x, g),))
+@composite(ANALYTIC, eager=np.arcsinh, grad=lambda g, _y, x: (asinh_grad(x, g),), signed_zero=True)
 @floats.widen_halves
 def asinh(x: Tensor) -> Tensor:
     """``asinh(x)``."""
@@ -139,7 +139,7 @@ def acosh(x: Tensor) -> Tensor:
     return where(lt(x, 1), NAN, where(lt(x, LARGE), near, log(x) + LN2))
 
 
-@composite(ANALYTIC, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),))
+@composite(ANALYTIC, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),), signed_zero=True)
 @floats.widen_halves
 def atanh(x: Tensor) -> Tensor:
     """``atanh(x)``; infinite at 1 and -1, NaN beyond."""
@@ -209,8 +209,8 @@ def _erfinv_grad(g: Tensor, y: Tensor) -> Tensor:
 # fmt: off
 erfc    = composite(FLOATING, eager=_eager_erfc,        name="erfc",
                     grad=lambda g, _y, x: (neg(erf_grad(g, x)),))(special.erfc)
-erfinv  = composite(FLOATING, eager=_eager_erfinv,     name="erfinv",
+erfinv  = composite(FLOATING, eager=_eager_erfinv,     name="erfinv", signed_zero=True,
                     grad=lambda g, y, _x: (_erfinv_grad(g, y),))(special.erfinv)
-erfcinv = composite(FLOATING, eager=_eager_erfcinv,    name="erfcinv",
+erfcinv = composite(FLOATING, eager=_eager_erfcinv,    name="erfcinv", signed_zero=True,
                     grad=lambda g, y, _x: (neg(_erfinv_grad(g, y)),))(special.erfcinv)
 # fmt: on

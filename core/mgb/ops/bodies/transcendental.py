@@ -22,13 +22,16 @@ TWO_OVER_SQRT_PI = 1.1283791670955126
 # fmt: off
 exp  = composite(ANALYTIC, eager=np.exp,    name="exp",  grad=lambda g, y, _x: (g * y,))(lower.exp)
 log  = composite(ANALYTIC, eager=np.log,    name="log",  grad=lambda g, _y, x: (g / x,))(lower.log)
-sin  = composite(ANALYTIC, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (sin_grad(g, x),))(turn.sin)
+sin  = composite(ANALYTIC, eager=np.sin,    name="sin",  grad=lambda g, _y, x: (sin_grad(g, x),),
+                 signed_zero=True)(turn.sin)
 cos  = composite(ANALYTIC, eager=np.cos,    name="cos",  grad=lambda g, _y, x: (cos_grad(g, x),))(turn.cos)
-tanh = composite(SMOOTH,   eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),))(lower.tanh)
-erf  = composite(FLOATING, eager=eager_erf, name="erf",  grad=lambda g, _y, x: (erf_grad(g, x),))(special.erf)
+tanh = composite(SMOOTH,   eager=np.tanh,   name="tanh", grad=lambda g, y, _x: (g * (1 - y * y),),
+                 signed_zero=True)(lower.tanh)
+erf  = composite(FLOATING, eager=eager_erf, name="erf",  grad=lambda g, _y, x: (erf_grad(g, x),),
+                 signed_zero=True)(special.erf)
 
-atan2 = composite(PRECISE, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b))(
-    turn.atan2)
+atan2 = composite(PRECISE, eager=np.arctan2, name="atan2", grad=lambda g, _y, a, b: atan2_grad(g, a, b),
+                  signed_zero=True)(turn.atan2)
 pow   = composite(ANALYTIC, eager=np.power,   name="pow",   grad=lambda g, y, a, b: pow_grad(g, y, a, b))(
     lower.pow)
 # fmt: on
