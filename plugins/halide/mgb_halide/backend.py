@@ -18,6 +18,7 @@ from mgb_native.native import note
 from mgb_native.objects import ObjectError
 from mgb_native.target import processor, python
 
+from .bridge import problem
 from .frame import Frame
 from .fused import MarkLost
 from .launch import Calls, Layout, Unit, form_of
@@ -46,7 +47,7 @@ class HalideBackend(LaunchedBackend):
     def probe(self) -> str | None:
         if find_spec("halide") is None:
             return "Halide is not installed; python -m pip install halide"
-        return self.machine_problem()
+        return self.machine_problem() or problem
 
     def version(self) -> str:
         return f"{self.package} halide {installed()} {python()} {processor()} {SCHEDULE.get().strip()}"

@@ -14,8 +14,9 @@ from mgb.codegen import aligned, broadcast_strides, collapse, row_major
 from mgb.runtime import forking
 from mgb_native.launch import PLANS, Launcher, Part
 
+from .bridge import bridge
 from .frame import Frame, Operand
-from .machine import Code, bridge
+from .machine import Code
 from .schedule import FEW, Form, HalideSchedule, parse
 from .words import STORED
 
@@ -41,7 +42,7 @@ class _Dimension(ctypes.Structure):
 
 
 class _Argument(ctypes.Structure):
-    """``%argument`` of `call.ll`: the place of the array, and Halide's ``halide_buffer_t``."""
+    """``struct argument`` of `call.c`: the place of the array, and Halide's ``halide_buffer_t``."""
 
     _fields_ = [
         ("place", ctypes.c_int64), ("device", ctypes.c_uint64), ("interface", ctypes.c_void_p),
@@ -52,7 +53,7 @@ class _Argument(ctypes.Structure):
 
 
 class _Head(ctypes.Structure):
-    """``%plan`` of `call.ll`."""
+    """``struct plan`` of `call.c`."""
 
     _fields_ = [
         ("function", ctypes.c_void_p), ("count", ctypes.c_int64), ("large", ctypes.c_int64),
@@ -62,7 +63,7 @@ class _Head(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One call of `call.ll`; the launcher asks it for scratch memory, of which it knows nothing.
+    """One call of `call.c`; the launcher asks it for scratch memory, of which it knows nothing.
 
     What `address` points to lives as long as this: the arguments, and the code that is called. The `work` is
     in nanoseconds of one thread, roughly.

@@ -5,7 +5,7 @@ the name of the function. They are put at the end of their block. So all of a tu
 before any of it is written, perhaps over what it is computed from, which LLVM takes for other memory.
 
 Vectors may go past the caches: a usual store reads its cache line first, which is a third of what a kernel
-moves that reads one array and writes one. They do where `call.ll` says so, and their places are aligned.
+moves that reads one array and writes one. They do where `call.c` says so, and their places are aligned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from .machine import PLAIN
+from .bridge import PLAIN
 
 #: The fewest bytes of a vector that is worth it, and those of a cache line, to which wider ones are aligned.
 LEAST, LINE = 16, 64

@@ -219,7 +219,7 @@ static int add_addresses(PyObject *module) {
     int failed = PyModule_AddObjectRef(module, "copies", table);
     Py_DECREF(table);
     return failed || PyModule_AddObject(module, "copy_rows", PyLong_FromVoidPtr(copy_rows)) ||
-           PyModule_AddObject(module, "run_free", PyLong_FromVoidPtr(run_free)) ||
+           PyModule_AddObject(module, "run_range", PyLong_FromVoidPtr(run_range)) ||
            PyModule_AddIntConstant(module, "VERSION", VERSION);
 }
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define VERSION 1
+#define VERSION 2
 
 /* A kernel: the addresses of its operands, its plan, the span of the work that this call is to do. */
 typedef int64_t kernel_function(void **operands, void *plan, int64_t *span);
@@ -78,6 +78,7 @@ void pool_forget(void);
 void pool_grow(int64_t workers);
 int run_kept(struct program *program, void **arrays);
 int run_free(struct program *program, void **arrays);
+int run_range(kernel_function *kernel, void *plan, int64_t count, int64_t threads);
 int64_t repeat(struct action *actions, int64_t count, int64_t phases, int64_t first, int64_t last, int64_t limit,
                void **operands);
 

@@ -31,6 +31,10 @@ enum { SPIN = 50000, LINGER = 300000 };
 /* Bytes of scratch memory that a thread keeps for its next call. */
 enum { KEEP = 1 << 20 };
 
+/* The most parts of a range for each thread, so that a late one does not keep the others waiting, and in all: they lie on
+ * the stack, as to ask for memory takes longer than a part. */
+enum { RANGES = 16, RANGES_IN_ALL = 1 << 12 };
+
 enum { LINE = 64 };
 
 /* Each word that threads wait for or change has a cache line of its own. */
@@ -250,6 +254,21 @@ int run_free(struct program *program, void **arrays) {
         status = run_phases(program, arrays, &own, &common, run_parts, 0);
     }
     return status;
+}
+
+/* Call a kernel, which has no operands, for the numbers from 0 to `count`, some at a time: its span begins with the first
+ * of them and the one after the last. The GIL is not held; `count` and `threads` are positive. Return as `run_free`. */
+int run_range(kernel_function *kernel, void *plan, int64_t count, int64_t threads) {
+    int64_t most = threads * RANGES < RANGES_IN_ALL ? threads * RANGES : RANGES_IN_ALL;
+    int64_t parts = count < most ? count : most;
+    struct part list[parts];
+    int32_t claims[parts];
+    memset(claims, 0, sizeof claims);
+    for (int64_t k = 0; k < parts; k++)
+        list[k] = (struct part){kernel, .plan = plan, .span = {k * count / parts, (k + 1) * count / parts}};
+    struct program program = {.threads = threads, .parts = list, .phases = &parts, .phase_count = 1,
+                              .claims = claims, .own = LINE, .common = LINE};
+    return run_free(&program, NULL);
 }
 
 /* Have at least so many workers, or as many as the system gives; callers do what is left. The GIL is held, so that no

@@ -194,7 +194,5 @@ for _bits in (8, 16, 32, 64):
 copies = {name: ctypes.cast(made, ctypes.c_void_p).value or 0 for name, made in _callbacks.items()}
 copy_rows = copies.pop("copy_rows")
 
-_run_free = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)(
-    lambda program, operands: _run(Program.from_address(program), operands or 0)
-)
-run_free = ctypes.cast(_run_free, ctypes.c_void_p).value or 0
+#: Of the function that shares a range of numbers among threads: nobody calls it where there are none.
+run_range = 0

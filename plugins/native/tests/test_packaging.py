@@ -1,8 +1,9 @@
-"""The wheel has the library, for all Pythons; the sdist has its sources; both install without a compiler."""
+"""Wheels have the library in C, for all Pythons; sdists have its sources; both install without a compiler."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,19 +13,26 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent.parent
-SOURCES = {"launcher.c", "pool.c", "copies.c", "launcher.h"}
+PLUGINS = Path(__file__).parent.parent.parent
 
+#: The plugins with a library: the library, and its sources.
+LIBRARIES = {
+    "native": ("_launcher", {"launcher.c", "pool.c", "copies.c", "launcher.h"}),
+    "halide": ("_call", {"call.c"}),
+}
+
+each_plugin = pytest.mark.parametrize("plugin", LIBRARIES)
 needs_compiler = pytest.mark.skipif(
-    sys.platform != "linux" or not shutil.which("cc"), reason="the library is built on Linux by a C compiler"
+    sys.platform != "linux" or platform.machine() != "x86_64" or not shutil.which("cc"),
+    reason="all libraries are built on Linux for x86-64 alone, by a C compiler",
 )
 
 
-def build(kind: str, folder: Path, **environment: str) -> Path:
-    """Build a ``wheel`` or an ``sdist`` of a copy of the plugin that nothing was built in before."""
+def build(kind: str, plugin: str, folder: Path, **environment: str) -> Path:
+    """Build a ``wheel`` or an ``sdist`` of a copy of a plugin that nothing was built in before."""
     pytest.importorskip("setuptools", "77", reason="builds are made without an environment of their own")
     ignored = shutil.ignore_patterns("*.so", "build", "dist", "*.egg-info", "__pycache__", "tests")
-    shutil.copytree(FOLDER, folder / "copy", ignore=ignored)
+    shutil.copytree(PLUGINS / plugin, folder / "copy", ignore=ignored)
     code = f"from setuptools import build_meta as b; b.build_{kind}({str(folder)!r})"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -40,21 +48,25 @@ def build(kind: str, folder: Path, **environment: str) -> Path:
 
 
 @needs_compiler
-def test_one_wheel_serves_all_pythons_from_the_oldest_on(tmp_path: Path) -> None:
-    wheel = build("wheel", tmp_path)
+@each_plugin
+def test_one_wheel_serves_all_pythons_from_the_oldest_on(plugin: str, tmp_path: Path) -> None:
+    wheel = build("wheel", plugin, tmp_path)
     assert "-cp311-abi3-linux_" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert "mgb_native/_launcher.abi3.so" in names and "mgb_native/portable.py" in names
+    library = LIBRARIES[plugin][0]
+    assert f"mgb_{plugin}/{library}.abi3.so" in names and f"mgb_{plugin}/backend.py" in names
     assert not {name for name in names if name.endswith((".c", ".h"))}
 
 
-def test_sdist_has_the_sources(tmp_path: Path) -> None:
-    with tarfile.open(build("sdist", tmp_path)) as archive:
+@each_plugin
+def test_sdist_has_the_sources(plugin: str, tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", plugin, tmp_path)) as archive:
         names = {Path(name).name for name in archive.getnames()}
-    assert SOURCES | {"setup.py", "pyproject.toml"} <= names
+    assert LIBRARIES[plugin][1] | {"setup.py", "pyproject.toml"} <= names
 
 
-def test_installing_succeeds_without_a_compiler(tmp_path: Path) -> None:
-    wheel = build("wheel", tmp_path, CC="no-such-compiler", LDSHARED="no-such-compiler")
+@each_plugin
+def test_installing_succeeds_without_a_compiler(plugin: str, tmp_path: Path) -> None:
+    wheel = build("wheel", plugin, tmp_path, CC="no-such-compiler", LDSHARED="no-such-compiler")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert "mgb_native/portable.py" in names and "mgb_native/_launcher.abi3.so" not in names
+    assert f"mgb_{plugin}/backend.py" in names and not {name for name in names if name.endswith(".so")}
