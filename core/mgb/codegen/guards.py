@@ -23,6 +23,7 @@ def guard(op: Op, dtype: np.dtype[Any]) -> Graph:
     Examples
     --------
     >>> from mgb import dtypes
+    >>> from mgb.codegen import OPS, guard
     >>> [n.op.name for n in guard(OPS["shl"], dtypes.int32).nodes]
     ['const', 'bit_and', 'shl']
     """
@@ -36,6 +37,7 @@ def guarded(table: Table) -> dict[str, Spelling]:
     Examples
     --------
     >>> from mgb import dtypes
+    >>> from mgb.codegen import OPS, expression, guard, guarded
     >>> table = guarded({"shl": "({0} << {1})", "bit_and": "({0} & {1})", "const": lambda _node: "31"})
     >>> expression(guard(OPS["shl"], dtypes.int32).nodes[-1], "xn", table)
     '(x << (n & 31))'
@@ -60,6 +62,7 @@ def long_division(fused: bool) -> Graph:
 
     Examples
     --------
+    >>> from mgb.codegen import long_division
     >>> [sum(n.op.name == "fma" for n in long_division(fused).nodes) for fused in (True, False)]
     [12, 20]
     """
