@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(P, "odd(__ll2float_rz(x)", "odd(__ll2float_rn(x)", "device"),
     Mutant(P, "odd(__ull2float_rz(x)", "odd(__ull2float_rn(x)", "device"),
     Mutant(P, "__float_as_uint(cut) | 1", "__float_as_uint(cut)", "device"),
-    Mutant(P, "<< ((uint32_t)16U", "<< ((uint32_t)15U", "device"),
+    Mutant(P, "(16U & 31U)", "(15U & 31U)", "device"),
     Mutant(P, "max.NaN.f32", "max.f32", "device"),
     Mutant(P, "min.NaN.f32", "min.f32", "device"),
     Mutant(P, "1.442695041f", "1.4426f", "device"),
