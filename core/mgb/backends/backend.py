@@ -35,7 +35,7 @@ def num_threads() -> int:
     """
     if config.NUM_THREADS.get():
         return min(config.NUM_THREADS.whole(1), MOST_THREADS)
-    return config.processors()
+    return min(config.processors(), MOST_THREADS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ LIBRARY = "mgb_halide._call"
 
 #: How it is built.
 REMEDY = (
-    "install a C compiler, then run: pip install --force-reinstall --no-deps mgb-halide "
+    "install a C compiler, then run: pip install --force-reinstall --no-deps --no-cache-dir mgb-halide "
     "(in a checkout: ./plugins/halide)"
 )
 

@@ -93,8 +93,9 @@ static int halide_do_par_for(void *context, body_function *body, int32_t first, 
     if (wanted > 1 && size > 0 && atomic_compare_exchange_strong(&inside, &idle, 1)) {
         int failed = run_range(some, &loop, size, wanted);
         atomic_store(&inside, 0);
-        return failed ? -1 : loop.status;
-    }
+        if (!failed)
+            return loop.status;
+    } /* who lacks memory for threads needs none on this one; compiled pipelines do not look at the status */
     int64_t span[] = {0, size};
     some(NULL, &loop, span);
     return loop.status;

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
@@ -30,6 +31,7 @@ from mgb_conformance.cases import of, pairs_of_any_bits, samples
 from mgb_conformance.drive import Driver
 from mgb_conformance.judge import judge, problem
 from mgb_halide import HalideBackend
+from mgb_halide.bridge import LIBRARY, bridge
 from mgb_halide.fused import MarkLost, contract
 from mgb_halide.toolchain import host
 
@@ -183,6 +185,27 @@ def test_one_softmax_kernel_serves_short_and_long_rows() -> None:
     assert len(driver._kernels) == 1
 
 
+def test_parallel_loop_without_memory_for_threads_runs_on_one() -> None:
+    """As `run_range` of the launcher, when it gets no memory."""
+    asked = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    def run_range(kernel: int, plan: int, count: int, threads: int) -> int:
+        asked.append(count)
+        return 1
+
+    x = samples("float32", (1 << 20,))
+    library = import_module(LIBRARY)
+    bridge()
+    try:
+        library.bind(ctypes.cast(run_range, ctypes.c_void_p).value, lambda: 2)
+        checked(of(lambda x: maximum(exp(x * 0.01), 1.0), x), [x])
+    finally:
+        bridge.cache_clear()  # the next one binds the launcher again
+        bridge()
+    assert asked
+
+
 def test_forked_child_has_its_own_threads() -> None:
     x = samples("float32", (1 << 20,))
     graph = of(lambda x: maximum(exp(x * 0.01), 1.0), x)
@@ -203,6 +226,7 @@ LOADS = """
 import sys, pathlib, pickle
 import numpy as np
 from mgb_halide import HalideBackend
+from mgb_halide.bridge import LIBRARY, bridge
 from mgb_halide.toolchain import host
 from mgb.ops.reduce import reduce_sum
 from mgb.passes import lower

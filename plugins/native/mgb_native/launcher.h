@@ -1,6 +1,6 @@
 /* What launcher.c, pool.c and copies.c share, and the structures that Python fills in.
  *
- * Python has each structure as a ctypes structure of the same name in native.py, field by field. Whoever changes
+ * Python has each structure as a ctypes structure of the same name in structures.py, field by field. Whoever changes
  * one here, or a function that Python or a kernel calls, changes it there and raises VERSION in both places: a
  * library that was built before is then refused, with the command that builds it again.
  */

@@ -18,7 +18,7 @@ MACHINES = ("x86_64", "aarch64")
 
 #: How the launcher is built.
 REMEDY = (
-    "install a C compiler, then run: pip install --force-reinstall --no-deps mgb-native "
+    "install a C compiler, then run: pip install --force-reinstall --no-deps --no-cache-dir mgb-native "
     "(in a checkout: ./plugins/native)"
 )
 

@@ -5,6 +5,7 @@
  * is 1, and the caller neither changes it nor returns before `active` is 0.
  */
 #define _GNU_SOURCE
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -210,7 +211,7 @@ static void share(struct program *program, void **arrays, int64_t first, int64_t
     job.common = common;
     job.first = first;
     job.last = last;
-    job.number = (int)((unsigned)job.number + 1);
+    job.number = job.number == INT_MAX ? 1 : job.number + 1; /* never 0, which no claim has been made with */
     atomic_store(&open_job, 1);
     atomic_store(&sequence, job.number);
     spread(program->threads);
