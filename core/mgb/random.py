@@ -20,11 +20,12 @@ from .errors import ShapeError
 from .ir import dtypes
 from .ir.sizes import amount, broadcast
 from .ops.activations import sigmoid
+from .ops.bodies.integers import mulhi
 from .ops.bodies.transcendental import exp, log
 from .ops.creation import as_shape
 from .ops.index import index_get
 from .ops.layout import reshape, slice_
-from .ops.primitives import cast, iota, logical_and, lt, mulhi, shr, sqrt, where
+from .ops.primitives import cast, iota, logical_and, lt, shr, sqrt, where
 from .ops.random.bits import TINY, philox, philox_normal, philox_pair, philox_uniform, unit
 from .ops.sort import argsort
 from .runtime import device as devices

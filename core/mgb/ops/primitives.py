@@ -40,7 +40,6 @@ from .eager import complex_of_parts as eager_complex
 from .eager import fma as eager_fma
 from .eager import imag as eager_imag
 from .eager import iota as eager_iota
-from .eager import mulhi as eager_mulhi
 from .eager import real as eager_real
 from .eager import shl as eager_shl
 from .eager import shr as eager_shr
@@ -105,8 +104,6 @@ shl     = primitive("shl",     eager_shl,      COUNTING, guard=_counted(lambda: 
 shr     = primitive("shr",     eager_shr,      COUNTING, guard=_counted(lambda: shr),
                     meaning="``x >> (count mod width)``: copies of the sign come in from the left, of "
                     "unsigned integers zeros.")
-mulhi   = primitive("mulhi",   eager_mulhi,    COUNTING,
-                    meaning="The high half of the product of twice the width: ``floor(a * b / 2**width)``.")
 
 real    = primitive("real",    eager_real,    PART,  lambda g, _y, _x: (complex(g, 0),),
                     meaning="The real part.")

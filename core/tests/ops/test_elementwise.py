@@ -12,9 +12,9 @@ from mgb.errors import ConversionError
 from mgb.ir import Kind, Spec
 from mgb.ops import activations as act
 from mgb.ops import elementwise as el
-from mgb.ops import primitives
 from mgb.ops.bodies import division
 from mgb.ops.bodies import hyperbolic as hyp
+from mgb.ops.bodies.integers import mulhi
 from mgb.ops.bodies.rounding import round_to_odd
 from mgb.ops.declare import OPS, arity, op_of
 from mgb.tensor import Tensor
@@ -254,9 +254,21 @@ def test_eager_clip_matches_its_body_including_signed_zeros(low, high):
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 20000)])
 def test_mulhi_of_64_bit_integers(shape, factor):
     x = np.random.default_rng(0).integers(0, 2**64, shape, np.uint64)
-    found = primitives.mulhi(*tensors(x), Tensor(np.uint64(factor), dtype="uint64")).numpy()
+    found = mulhi(*tensors(x), Tensor(np.uint64(factor), dtype="uint64")).numpy()
     np.testing.assert_array_equal(found.ravel(), np.array([int(n) * factor >> 64 for n in x.flat], np.uint64))
     assert found.shape == shape and found.dtype == np.uint64
+
+
+@pytest.mark.parametrize("dtype", [d.name for d in dtypes.INTEGERS])
+def test_high_half_of_a_product(dtype):
+    bounds, rng = np.iinfo(dtype), np.random.default_rng(0)
+    some = [bounds.min, bounds.min + 1, -1 % 2**bounds.bits if bounds.min == 0 else -1, 0, 1, 2, bounds.max]
+    some += [int(n) for n in rng.integers(bounds.min, bounds.max, 200, dtype, endpoint=True)]
+    a, b = (np.array(x, dtype) for x in (some * len(some), [n for n in some for _ in some]))
+    high = np.array([x * y >> bounds.bits for x, y in zip(a.tolist(), b.tolist(), strict=True)], dtype)
+    op = op_of(mulhi)
+    np.testing.assert_array_equal(op.eager(a, b), high)
+    np.testing.assert_array_equal(op.body(*tensors(a, b)).numpy(), high)
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))

@@ -80,29 +80,6 @@ def _neg(node: Node, x: Expr) -> Expr:
     return _wrapping(node, lambda a: literal(0, f"uint{8 * node.spec.dtype.itemsize}") - a, x)
 
 
-def _mulhi(node: Node, a: Expr, b: Expr) -> Expr:
-    bits, signed = a.type().bits(), node.spec.dtype.kind == "i"
-    if bits < 64:
-        wide = (hl.Int if signed else hl.UInt)(2 * bits)
-        product = hl.cast(hl.UInt(2 * bits), hl.cast(wide, a)) * hl.cast(hl.UInt(2 * bits), hl.cast(wide, b))
-        high = hl.cast(hl.UInt(bits), product >> literal(bits, f"uint{2 * bits}"))
-        return hl.reinterpret(a.type(), high)
-    high = _high_half(_unsigned(a), _unsigned(b))
-    if signed:
-        zero = literal(0, "uint64")
-        high = high - hl.select(a < literal(0, "int64"), _unsigned(b), zero)
-        high = high - hl.select(b < literal(0, "int64"), _unsigned(a), zero)
-    return hl.reinterpret(a.type(), high)
-
-
-def _high_half(a: Expr, b: Expr) -> Expr:
-    half, mask = literal(32, "uint64"), literal(0xFFFFFFFF, "uint64")
-    a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
-    middle = a1 * b0 + (a0 * b0 >> half)
-    other = a0 * b1 + (middle & mask)
-    return a1 * b1 + (middle >> half) + (other >> half)
-
-
 def _shl(_node: Node, x: Expr, count: Expr) -> Expr:
     return hl.reinterpret(x.type(), _unsigned(x) << _unsigned(count))
 
@@ -261,7 +238,7 @@ WORDS: dict[str, Word] = {
     "floor": _plain(lambda x: hl.floor(x)), "round": _plain(lambda x: hl.round(x)),
     "sqrt": _plain(lambda x: hl.sqrt(x)),
     "bit_and": _bits(lambda a, b: a & b), "bit_or": _bits(lambda a, b: a | b), "bit_xor": _xor,
-    "shl": _shl, "shr": _plain(lambda x, count: x >> _unsigned(count)), "mulhi": _mulhi, "bitcast": _bitcast,
+    "shl": _shl, "shr": _plain(lambda x, count: x >> _unsigned(count)), "bitcast": _bitcast,
 }
 # fmt: on
 

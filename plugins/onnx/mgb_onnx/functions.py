@@ -19,7 +19,6 @@ from mgb.ops.creation import full_like
 from mgb.ops.declare import SAME
 from mgb.ops.elementwise import abs, bit_not, copysign, ne, signbit
 from mgb.ops.primitives import (
-    bit_and,
     bit_xor,
     cast,
     eq,
@@ -134,20 +133,6 @@ def _shr(x: Tensor, count: Tensor) -> Tensor:
     return where(lt(x, 0), bit_not(shifted), shifted)
 
 
-def _mulhi(a: Tensor, b: Tensor) -> Tensor:
-    """For fewer than 64 bits in twice as many; else from products of halves (Hacker's Delight, 8-2)."""
-    if a.dtype.itemsize < 8:
-        wide = dtypes.int64 if a.dtype in dtypes.SIGNED else dtypes.uint64
-        product = cast(a, dtype=wide) * cast(b, dtype=wide)
-        return cast(shr(product, a.dtype.itemsize * 8), dtype=a.dtype)
-    mask = 0xFFFFFFFF
-    al, ah, bl, bh = bit_and(a, mask), shr(a, 32), bit_and(b, mask), shr(b, 32)
-    low = cast(shr(_unsigned(al) * _unsigned(bl), 32), dtype=a.dtype)
-    middle = ah * bl + low
-    other = al * bh + bit_and(middle, mask)
-    return ah * bh + shr(middle, 32) + shr(other, 32)
-
-
 # numbers
 
 
@@ -236,7 +221,6 @@ SPELLINGS: dict[str, tuple[Spelling, Takes]] = {
     "neg": (lambda x: sub(0, x), _ALL),
     "shl": (_shl, _SIGNED),
     "shr": (_shr, _SIGNED),
-    "mulhi": (_mulhi, _INTEGERS),
     "signbit": (_negative, _NUMBERS),
     "copysign": (_copysign, _NUMBERS),
     "exp2": (_exp2, _NUMBERS),

@@ -134,26 +134,6 @@ def _shr(x: Value, count: Value) -> Value:
 _quotient = _guarded("quotient", lax.div)
 
 
-def _mulhi(a: Value, b: Value) -> Value:
-    bits = 8 * a.dtype.itemsize
-    if bits == 64:
-        return _mulhi_64(a, b)
-    wide = np.dtype(f"{a.dtype.kind}{2 * a.dtype.itemsize}")
-    product = lax.mul(lax.convert_element_type(a, wide), lax.convert_element_type(b, wide))
-    return lax.convert_element_type(_shr(product, like(product, bits)), a.dtype)
-
-
-def _mulhi_64(a: Value, b: Value) -> Value:
-    """From the four products of the halves."""
-    half, mask, unsigned = like(a, 32), like(a, 0xFFFFFFFF), np.dtype(np.uint64)
-    al, ah, bl, bh = lax.bitwise_and(a, mask), _shr(a, half), lax.bitwise_and(b, mask), _shr(b, half)
-    lows = lax.mul(lax.convert_element_type(al, unsigned), lax.convert_element_type(bl, unsigned))
-    carry = lax.convert_element_type(_shr(lows, like(lows, 32)), a.dtype)
-    middle = lax.add(lax.mul(ah, bl), carry)
-    other = lax.add(lax.mul(al, bh), lax.bitwise_and(middle, mask))
-    return lax.add(lax.add(lax.mul(ah, bh), _shr(middle, half)), _shr(other, half))
-
-
 def _cast(node: Node, x: Value) -> Value:
     wanted = node.spec.dtype
     if wanted == np.float64 and x.dtype.name in ("int64", "uint64"):
@@ -207,7 +187,6 @@ WORDS: dict[str, Word] = {
     "floor": plain(lax.floor), "round": plain(_round), "sqrt": plain(lax.sqrt),
     "bit_and": plain(lax.bitwise_and), "bit_or": plain(lax.bitwise_or), "bit_xor": plain(lax.bitwise_xor),
     "shl": plain(_guarded("shl", lax.shift_left)), "shr": plain(_guarded("shr", _shr)),
-    "mulhi": plain(_mulhi),
     "cast": _cast, "bitcast": _bitcast,
     "abs": plain(_by_kind(lax.abs, _abs_integer)), "ceil": plain(lax.ceil),
     "exp": plain(lax.exp), "log": plain(lax.log), "sin": plain(lax.sin), "cos": plain(lax.cos),

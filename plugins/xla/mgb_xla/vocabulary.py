@@ -7,7 +7,7 @@ _ARITHMETIC = {
     "add", "sub", "mul", "neg", "div", "fma", "floor_div", "mod", "quotient", "fmod_double",
     "maximum", "minimum",
     "lt", "le", "eq", "logical_and", "logical_or", "logical_not", "where", "floor", "round", "sqrt",
-    "bit_and", "bit_or", "bit_xor", "shl", "shr", "mulhi", "bitcast", "abs", "ceil",
+    "bit_and", "bit_or", "bit_xor", "shl", "shr", "bitcast", "abs", "ceil",
     "exp", "log", "sin", "cos", "pow", "cbrt", "tan",
     "asin", "acos", "atan", "asinh", "acosh", "sign",
 }

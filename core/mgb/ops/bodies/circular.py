@@ -26,7 +26,6 @@ from ..primitives import (
     lt,
     maximum,
     minimum,
-    mulhi,
     neg,
     round,
     shl,
@@ -34,6 +33,7 @@ from ..primitives import (
     where,
 )
 from .floats import fast_two_sum, flip_sign, magnitude, polynomial, sign_bit, unlikely, widen_halves
+from .integers import mulhi
 
 Quotient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 

@@ -1,4 +1,4 @@
-"""Shifts and powers of integers as NumPy defines them, for every count and every exponent."""
+"""Shifts, powers and long products of integers, for every count, exponent and factor."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ...ir import dtypes
 from ...tensor import Tensor
 from ..creation import full_like
 from ..declare import COUNTING, composite
+from ..eager import mulhi as eager_mulhi
 from ..primitives import bit_and, cast, eq, le, logical_and, logical_or, lt, mul, shl, shr, where
 
 
@@ -52,6 +53,22 @@ def right_shift(x: Tensor, count: Tensor) -> Tensor:
     if x.dtype in dtypes.UNSIGNED:
         return where(within, shr(x, count), 0)
     return shr(x, where(within, count, x.dtype.itemsize * 8 - 1))
+
+
+@composite(COUNTING, eager=eager_mulhi, differentiable=False)
+def mulhi(a: Tensor, b: Tensor) -> Tensor:
+    """The high half of the product of twice the width: ``floor(a * b / 2**width)``."""
+    width = 8 * a.dtype.itemsize
+    if width < 64:
+        wide = dtypes.BY_NAME[a.dtype.name.replace(str(width), str(2 * width))]
+        return cast(shr(mul(cast(a, dtype=wide), cast(b, dtype=wide)), width), dtype=a.dtype)
+    # Of the halves only the lower ones have a product that needs all 64 bits, and no sign.
+    mask = 0xFFFFFFFF
+    a_low, a_high, b_low, b_high = bit_and(a, mask), shr(a, 32), bit_and(b, mask), shr(b, 32)
+    lows = mul(cast(a_low, dtype=dtypes.uint64), cast(b_low, dtype=dtypes.uint64))
+    middle = a_high * b_low + cast(shr(lows, 32), dtype=a.dtype)
+    other = a_low * b_high + bit_and(middle, mask)
+    return a_high * b_high + shr(middle, 32) + shr(other, 32)
 
 
 def _odd(x: Tensor) -> Tensor:

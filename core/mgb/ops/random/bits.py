@@ -12,9 +12,10 @@ import math
 
 from ...ir import dtypes
 from ...tensor import Tensor
+from ..bodies.integers import mulhi
 from ..bodies.transcendental import cos, log
 from ..declare import Typing, composite
-from ..primitives import cast, eq, lt, minimum, mulhi, shl, shr, sqrt, where
+from ..primitives import cast, eq, lt, minimum, shl, shr, sqrt, where
 from .blocks import (
     MULTIPLIERS,
     ROUNDS,
