@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache as once
+from pathlib import Path
 from typing import Any
 
-from .. import passes
+from .. import codegen, ops, passes
 from ..backends import API_VERSION, Backend, Kernel, Specialize, plugins
 from ..backends.answers import answer, check_kernel
 from ..codegen import structure_key
@@ -163,12 +165,24 @@ def _keep(kernel: Kernel, *keys: tuple[Backend, str]) -> None:
 def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
     """Return the cache key of a kernel: backend, its version, and everything that it specializes for.
 
-    Processor, flags and toolchain are in ``backend.version()``.
+    Processor, flags, toolchain and the backend's own sources are in ``backend.version()``.
     """
     exact = backend.traits.specialize in (Specialize.SHAPE, Specialize.SIZES)
     what = (graph.key if exact else structure_key(graph)) + str(replaces or "")
-    who = (backend.name, answer(backend, "version", str), str(API_VERSION), backend.traits.specialize.value)
+    who = (backend.name, answer(backend, "version", str), str(API_VERSION), backend.traits.specialize.value,
+           sources(*_PRINTING))  # fmt: skip
     return hashlib.sha256("\n".join((*who, what)).encode()).hexdigest()
+
+
+#: What backends print with.
+_PRINTING = tuple(Path(package.__path__[0]) for package in (codegen, ops))
+
+
+@once
+def sources(*folders: Path) -> str:
+    """Return a digest of the Python sources in `folders`: kernels that others printed are compiled again."""
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def forget() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from folding import DEFAULT, F32, Fold, Owner, S, check, spec, transposed, use
 from graphs import random_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mgb import dtypes, passes, plugins
+from mgb import codegen, dtypes, passes, plugins
 from mgb.backends import Backend, Kernel, Specialize, Strided
 from mgb.errors import CompileError
 from mgb.executor import Options, Program, compile_program, kernels
@@ -308,6 +310,20 @@ def test_kernel_is_loaded_from_the_disk_cache(fold: Fold) -> None:
     other.version = lambda: "2"  # type: ignore[method-assign]
     kernels.kernel_for(graph, other)
     assert other.compiled == 1
+
+
+def test_kernel_that_other_sources_printed_is_compiled_again(
+    fold: Fold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graph_of(lambda a: a * a + 5.0, spec(3))
+    kernels.kernel_for(graph, fold)
+    shutil.copytree(codegen.__path__[0], tmp_path / "codegen")
+    with open(tmp_path / "codegen" / "guards.py", "a") as file:
+        file.write("#")
+    kernels.forget()
+    monkeypatch.setattr(kernels, "_PRINTING", (tmp_path / "codegen", *kernels._PRINTING[1:]))
+    kernels.kernel_for(graph, fold)
+    assert fold.compiled == 2
 
 
 def test_unloadable_cache_entry_is_replaced(fold: Fold) -> None:
