@@ -13,13 +13,13 @@ from ..ir import Graph, Kind, Node
 from ..ir.dtypes import HALVES
 from ..ir.sizes import about, same_shape
 from ..ops.images.contract import MATMUL
-from ..ops.layout import RESHAPE
+from ..ops.layout import RESHAPE, TRANSPOSE
 from ..ops.primitives import mul
 from ..ops.reduce import reduce_sum
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import node_of, reshaped, rewrite
+from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts, bare
 
@@ -65,7 +65,8 @@ def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
 
     Each matrix is gone through as it lies.
     """
-    left, right = bool(node.params.get("transpose_a")), bool(node.params.get("transpose_b"))
+    a, left = _as_it_lies(a, bool(node.params.get("transpose_a")))
+    b, right = _as_it_lies(b, bool(node.params.get("transpose_b")))
     *batch, rows, columns = node.spec.shape
     inner = a.shape[-2 if left else -1]
     matrix = a if columns == 1 else b
@@ -79,6 +80,14 @@ def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     if columns == 1:
         return _folded(a, b, inner, left)
     return _folded(b, a, inner, not right)
+
+
+def _as_it_lies(x: Tensor, transposed: bool) -> tuple[Tensor, bool]:
+    """Return what `x` is the transpose of, if it is one, and whether the product takes that transposed."""
+    source = inputs_of(x, TRANSPOSE)
+    if source is None or node_of(x).params["axes"] != (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2):
+        return x, transposed
+    return source[0], not transposed
 
 
 def _folded(matrix: Tensor, vector: Tensor, inner: Any, along_columns: bool) -> Tensor:

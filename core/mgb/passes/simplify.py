@@ -14,7 +14,7 @@ from .identities import finite_identities, identities
 from .merge import merge
 from .reductions import merge_reductions
 from .reshapes import delay_reshapes
-from .transposes import hoist_transposes, merge_transposes
+from .transposes import hoist_transposes, merge_transposes, reduce_as_stored
 from .turns import take_several_turns
 from .verify import verify
 
@@ -29,6 +29,7 @@ PASSES: dict[int, tuple[Pass, ...]] = {
         skip_casts,
         merge_transposes,
         hoist_transposes,
+        reduce_as_stored,
         merge_transposes,
         delay_broadcasts,
         delay_reshapes,

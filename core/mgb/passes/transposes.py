@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..ir import Graph, Kind, Node
+from ..ir.sizes import same_shape
 from ..ops.layout import TRANSPOSE, transpose
 from ..tensor import Tensor
 from ..tensor.apply import apply
@@ -90,8 +91,78 @@ def _merge(alone: frozenset[Node], node: Node, *values: Tensor) -> Tensor | None
 
 def _reduce_first(node: Node, value: Tensor, source: Tensor) -> Tensor:
     axes = _axes(value)
-    folded = tuple(sorted(axes[a] for a in node.params["axis"]))
-    return transpose(apply(node.op, source, axis=folded), axes=axes)
+    return transpose(_reduced(node, source, axes), axes=axes)
+
+
+def _reduced(node: Node, source: Tensor, axes: Axes) -> Tensor:
+    """Reduce what `node` reduces, before it is transposed by `axes`."""
+    return apply(node.op, source, axis=tuple(sorted(axes[a] for a in node.params["axis"])))
+
+
+def reduce_as_stored(graph: Graph) -> Graph:
+    """Compute what only reductions read in the order in which its operands are stored.
+
+    ``(x.T * y).sum(axis=1)`` becomes ``(x * y[:, None]).sum(axis=0)``. All large operands are transposes by
+    the same axes, and only reductions read the result, so the order of its elements does not matter.
+    """
+    stored = _stored(graph) if graph.has(TRANSPOSE) else None
+    if not stored:
+        return graph
+
+    def visit(node: Node, *values: Tensor) -> Tensor:
+        if node.op is TRANSPOSE and node in stored:
+            return values[0]
+        if node.op.kind is Kind.REDUCE and node.inputs[0] in stored:
+            axes = stored[node.inputs[0]]
+            return transpose(_reduced(node, values[0], axes), axes=axes)
+        if node not in stored:
+            return copy_node(node, *values)
+        back = _inverse(stored[node])
+        operands = (
+            v if i in stored else _transposed(v, back) for i, v in zip(node.inputs, values, strict=True)
+        )
+        return apply(node.op, *operands, **node.params)
+
+    return rebuild(lambda *xs: graph.fold(visit, xs), graph.inputs)
+
+
+def _stored(graph: Graph) -> dict[Node, Axes]:
+    """Return the values to compute as they are stored, and their transposed sources, each with its axes."""
+    found: dict[Node, Axes] = {}
+    outputs, seen = frozenset(graph.outputs), set[Node]()
+    for start in graph.nodes:
+        if start.op is not TRANSPOSE or start in seen:
+            continue
+        axes = start.params["axes"]
+        region = _region(graph, start)
+        seen |= region
+        sources = [n for n in region if n.op is TRANSPOSE]
+        computed = [n for n in region if n.op is not TRANSPOSE]
+        ends = {r for n in region for r in graph.readers[n]} - region
+        reduced = ends and all(r.op.kind is Kind.REDUCE and r.op.is_primitive for r in ends)
+        if reduced and region.isdisjoint(outputs) and all(n.params["axes"] == axes for n in sources):
+            large = (i for n in computed for i in n.inputs if same_shape(i.spec.shape, n.spec.shape))
+            if all(i in region for i in large):
+                found |= dict.fromkeys(region, axes)
+    return found
+
+
+def _region(graph: Graph, start: Node) -> set[Node]:
+    """Return the transposes and element-wise values of the shape of `start` that are read with it."""
+    region, waiting = {start}, [start]
+    while waiting:
+        node = waiting.pop()
+        sources = () if node.op is TRANSPOSE else node.inputs
+        near = {n for n in (*graph.readers[node], *sources) if n.op.kind is Kind.ELEMENTWISE}
+        near |= {n for n in sources if n.op is TRANSPOSE}
+        joining = {n for n in near - region if same_shape(n.spec.shape, start.spec.shape)}
+        region |= joining
+        waiting += joining
+    return region
+
+
+def _inverse(axes: Axes) -> Axes:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def _axes(value: Tensor) -> Axes:

@@ -56,6 +56,37 @@ def layout() -> Iterator[tuple[str, Body]]:
             )
 
 
+def folds_of_transposes() -> Iterator[tuple[str, Body]]:
+    for axes, axis, small in product(
+        permutations(range(3)), ((0,), (1,), (2,), (0, 2)), ((2, 0), (0, 1), (1,))
+    ):
+        at = f"{axis} of {axes}, {small}"
+        row = lambda x, a=axes, s=small: np.max(np.transpose(x, a), axis=s, keepdims=True)  # noqa: E731
+        yield (
+            f"product {at}",
+            lambda x, y, a=axes, i=axis, r=row: np.sum(np.transpose(x, a) * (r(x) - 3.0) + y, axis=i),
+        )
+        yield (
+            f"variance {at}",
+            lambda x, y, a=axes, i=axis: np.mean(
+                np.square(np.transpose(x, a) - np.mean(np.transpose(x, a), axis=i, keepdims=True)), axis=i
+            ),
+        )
+        yield (
+            f"two operands {at}",
+            lambda x, y, a=axes, i=axis: (
+                np.sum(np.exp(np.transpose(x, a)) * np.transpose(x * y, a), axis=i)
+                + np.max(np.transpose(x, a), axis=i)
+            ),
+        )
+        yield (
+            f"also stored {at}",
+            lambda x, y, a=axes, i=axis: (
+                np.sum(np.transpose(x, a) + y, axis=i).sum() * (np.transpose(x, a) + y)
+            ),
+        )
+
+
 def shapes() -> Iterator[tuple[str, Body]]:
     for first, second in product(SHAPES, repeat=2):
         yield f"{first} {second}", lambda x, y, a=first, b=second: np.reshape(np.reshape(x, a), b) + y
@@ -86,6 +117,10 @@ def test_sign_and_constant_rewrites_match_numpy(given: tuple[tuple[int, ...], ..
 
 def test_transpose_and_reduction_rewrites_match_numpy() -> None:
     assert wrong(layout(), (2, 3, 4), ()) == []
+
+
+def test_reductions_of_what_is_computed_from_transposes_match_numpy() -> None:
+    assert wrong(folds_of_transposes(), (2, 3, 4), ()) == []
 
 
 @pytest.mark.parametrize("other", [(), (4, 4), (2, 2, 2)])

@@ -12,7 +12,7 @@ from graphs import arrays_for, random_graphs, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import dtypes
-from mgb.ir import Graph, Spec
+from mgb.ir import Graph, Kind, Spec
 from mgb.ops import elementwise, layout, primitives, reduce
 from mgb.ops.bodies import transcendental as tr
 from mgb.ops.sort import argmax_
@@ -295,6 +295,21 @@ def test_reduction_moves_before_the_transpose_of_its_operand() -> None:
     np.testing.assert_allclose(
         value(graph, x), x.transpose(2, 0, 1).sum(0, keepdims=True), rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("small", [(), (40,), (30, 1), (1, 40)])
+def test_what_reductions_read_is_computed_as_it_is_stored(small: tuple[int, ...]) -> None:
+    def body(x: Tensor, y: Tensor) -> Tensor:
+        turned = layout.transpose(x, axes=(1, 0))
+        found = tr.exp(turned * y)
+        return reduce.reduce_max(turned, axis=(1,)) * reduce.reduce_sum(found + turned, axis=(1,))
+
+    graph = at(2, body, f32(40, 30), f32(*small))
+    x, y = arrays_for(graph)
+    assert [n for n in graph.nodes if n.op is layout.TRANSPOSE and n.inputs[0].spec.shape == x.shape] == []
+    assert {n.params["axis"] for n in graph.nodes if n.op.kind is Kind.REDUCE} == {(0,)}
+    want = x.T.max(1, keepdims=True) * (np.exp(x.T * y) + x.T).sum(1, keepdims=True)
+    np.testing.assert_allclose(value(graph, x, y), want, rtol=1e-5)
 
 
 def test_reduction_of_a_shared_transposed_value_is_not_moved() -> None:

@@ -36,7 +36,7 @@ STREAM, STREAMED = 1 << 26, 1 << 9
 SHORT, AHEAD, DISTANT = 1 << 9, 1 << 12, 1 << 21
 
 #: Columns of a block, the fewest that are worth a block, and the bytes that several passes find in cache.
-COLUMNS, NARROW, CACHED = 512, 16, 1 << 18
+COLUMNS, NARROW, CACHED = 512, 64, 1 << 18
 
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
