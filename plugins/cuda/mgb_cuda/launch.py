@@ -126,14 +126,6 @@ class Unit(ABC):
     def texts(self, variant: Any) -> Sequence[tuple[str, tuple[str, ...]]]:
         """Return the texts to compile, and the kernels in each, in the order in which they are launched."""
 
-    @abstractmethod
-    def threads(self, variant: Any) -> int:
-        """In a block."""
-
-    def own(self, variant: Any) -> int:
-        """Elements of a row, or of the domain, that a thread takes at once."""
-        return 1
-
     def machine_code(self, text: str) -> tuple[bytes, int]:
         """Return the image of a text, and the shared memory of a block that its launches ask for."""
         return self.images.get(self.device, text, keep=False), 0
@@ -237,7 +229,7 @@ class Unit(ABC):
         """Return the launches of a plan, in order."""
         functions = self.load(choice.variant, keep)
         grids = self.grids(choice)
-        threads = self.threads(choice.variant)
+        threads = choice.variant.threads
         for function in functions:
             self.device.check(function, threads)
         return [(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
