@@ -10,7 +10,6 @@ from functools import reduce
 from operator import attrgetter, or_
 from typing import Any
 
-import numpy as np
 from mgb.runtime import forking
 
 from .device import Device, ResourceError, Start
@@ -18,12 +17,15 @@ from .frame import Frame, Operand
 from .images import Images
 from .packing import Packet, Packing
 from .pattern import VECTOR, Choice, scratch_places
-from .steps import Steps, steps
+from .steps import Shape, Steps, steps
 
 _log = logging.getLogger("mgb.cuda")
 
 #: Plans kept for each kernel.
 PLANS = 1024
+
+#: What a caller of a kernel may do whose arrays it does not serve.
+ADVICE = "compile the graph of these arrays"
 
 _layout, _shape = attrgetter("shape", "strides"), attrgetter("shape")
 
@@ -99,7 +101,14 @@ class Unit(ABC):
     frame : Frame
     device : Device
     images : Images
+
+    Attributes
+    ----------
+    otherwise : str
+        What a user can do where no schedule fits the device.
     """
+
+    otherwise = "export MGB_JIT_BACKEND=EAGER"
 
     def __init__(self, frame: Frame, device: Device, images: Images) -> None:
         self.frame, self.device, self.images = frame, device, images
@@ -113,6 +122,14 @@ class Unit(ABC):
         self._fixed = tuple(device.address(c) for c in self.constants)
 
     # what a backend says
+
+    def steps(self, shapes: Sequence[Shape], strides: Sequence[Shape]) -> Any:
+        """Return what a variant is chosen by: how operands step through memory."""
+        try:
+            return steps(self.frame, shapes, strides)
+        except ValueError as error:
+            given = ", ".join(map(str, shapes))
+            raise ValueError(f"arrays of shapes {given} do not go together: {ADVICE}") from error
 
     @abstractmethod
     def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
@@ -199,8 +216,7 @@ class Unit(ABC):
     def plan(self, arrays: Sequence[Any], out: Sequence[Any], askew: Set[int]) -> Plan | None:
         """Return the plan for arrays like these; None where nothing is to be done."""
         inputs = [*arrays, *self.constants]
-        shapes = [a.shape for a in (*inputs, *out)]
-        found = steps(self.frame, shapes, [a.strides for a in inputs])
+        found = self.steps([a.shape for a in (*inputs, *out)], [a.strides for a in inputs])
         choice = self.pick(found, askew, inputs, out)
         if choice.blocks == 0:
             return None
@@ -221,9 +237,7 @@ class Unit(ABC):
             except ResourceError as error:
                 _log.debug("another schedule is tried: %s; it was %s", error, choice.variant)
                 refused = refused or error
-        raise ResourceError(
-            f"no schedule of a kernel fits: {refused}; export MGB_JIT_BACKEND=EAGER"
-        ) from refused
+        raise ResourceError(f"no schedule of a kernel fits: {refused}; {self.otherwise}") from refused
 
     def starts(self, choice: Choice, keep: bool = True) -> list[Start]:
         """Return the launches of a plan, in order."""
@@ -259,22 +273,16 @@ def check(operands: Sequence[Operand], arrays: Sequence[Any]) -> None:
     Raises
     ------
     TypeError, ValueError
-        One has another dtype, another number of axes or a length of 1 at another place; or lengths differ.
+        One has another dtype, another number of axes or a length of 1 at another place.
     """
-    advice = "compile the graph of these arrays"
     for o, array in zip(operands, arrays, strict=True):
         spec = o.node.spec
         if array.dtype != spec.dtype:
             raise TypeError(
-                f"{o.name} has dtype {array.dtype}; the kernel was compiled for {spec.dtype}: {advice}"
+                f"{o.name} has dtype {array.dtype}; the kernel was compiled for {spec.dtype}: {ADVICE}"
             )
         if [d == 1 for d in array.shape] != [d == 1 for d in spec.shape]:
             raise ValueError(
                 f"{o.name} has shape {array.shape}; the kernel was compiled for {spec.shape} and serves "
-                f"shapes with lengths of 1 at the same places: {advice}"
+                f"shapes with lengths of 1 at the same places: {ADVICE}"
             )
-    try:
-        np.broadcast_shapes(*(array.shape for array in arrays))
-    except ValueError as error:
-        shapes = ", ".join(str(array.shape) for array in arrays)
-        raise ValueError(f"arrays of shapes {shapes} do not go together: {advice}") from error

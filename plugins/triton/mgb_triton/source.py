@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mgb.ir import Node
@@ -28,6 +28,28 @@ def source(frame: Frame, variant: Variant) -> str:
     return "\n".join(text for text, _ in texts(frame, variant))
 
 
+def kernel(
+    name: str,
+    types: Mapping[str, str],
+    aligned: Sequence[str],
+    warps: int,
+    nodes: Iterable[Node],
+    body: Iterable[str],
+) -> str:
+    """Return the text of a kernel with parameters of these types, as `compiler.build` reads it."""
+    head = [
+        f"SIGNATURE = {dict(types)!r}",
+        f"ALIGNED = {list(aligned)!r}",
+        f"WARPS = {warps}",
+        "",
+        "",
+        *conversions(nodes),
+        "@jit",
+        f"def {name}({', '.join(types)}):",
+    ]
+    return "\n".join([*head, *body, ""])
+
+
 class Printer(Passes):
     """Prints the kernels of one variant."""
 
@@ -45,17 +67,8 @@ class Printer(Passes):
         self.passes(stage)
         types = {"table": "*i64"} if v.units else self.signature()
         aligned = [name for name in types if types[name].startswith("*") and name not in self.askew()]
-        head = [
-            f"SIGNATURE = {types!r}",
-            f"ALIGNED = {aligned!r}",
-            f"WARPS = {v.warps}",
-            "",
-            "",
-            *conversions((*self.frame.graph.inputs, *self.frame.graph.nodes)),
-            "@jit",
-            f"def mgb_{stage or 0}({', '.join(types)}):",
-        ]
-        return "\n".join([*head, *self.lines, ""])
+        nodes = (*self.frame.graph.inputs, *self.frame.graph.nodes)
+        return kernel(f"mgb_{stage or 0}", types, aligned, v.warps, nodes, self.lines)
 
     def signature(self) -> dict[str, str]:
         """Return the type of each parameter."""
