@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(W, '"if (at < end) {"', '"{"', "host", "odd rows"),
     Mutant(S, "const I left = {n} - i{self.inner}", "const I left = {n}", "host", "channels"),
     # the passes of every printer
-    Mutant(B, "ahead if k == 1 else ()", "()", "host", "shared norms"),
+    Mutant(B, "ahead if k == 1 else ()", "()", "host", "shared sums"),
     Mutant(B, "if not turn.own:", "if True:", "host", "shared sums"),
     Mutant(B, "self.frame.stages - 1", "self.frame.stages", "host", "shared sums"),
     Mutant(B, "{place} - q{j} *", "{place} + q{j} *", "host", "channels"),

@@ -83,7 +83,7 @@ WHOLE = Axes(("row", "column"), ("m", "n"), "inside")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is computed on one tile: of the left matrix, of the right one, or of the result.
+    """The values on one tile: of the left matrix, of the right one, or of the result.
 
     Attributes
     ----------
