@@ -174,7 +174,7 @@ def expected_of(unit: Unit, found: Steps, choice: Choice) -> Forecast:
     return forecast(ledger(unit, choice), found.rows * found.length, unit.device.properties)
 
 
-def usual(unit: Unit) -> tuple[Steps, Choice]:
+def usual(unit: Unit) -> tuple[Any, Choice]:
     """Return the steps of row-major arrays of the graph's shapes, and the choice of the rule for them."""
     specs = [o.node.spec for o in unit.frame.arrays]
     read = specs[: len(specs) - unit.outputs]

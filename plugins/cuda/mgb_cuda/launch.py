@@ -13,11 +13,11 @@ from typing import Any
 from mgb.runtime import forking
 
 from .device import Device, ResourceError, Start
-from .frame import Frame, Operand
+from .frame import Operand
 from .images import Images
 from .packing import Packet, Packing
 from .pattern import VECTOR, Choice, scratch_places
-from .steps import Shape, Steps, steps
+from .steps import Shape, steps
 
 _log = logging.getLogger("mgb.cuda")
 
@@ -99,6 +99,7 @@ class Unit(ABC):
     Parameters
     ----------
     frame : Frame
+        Or what a backend has in its place, for kernels that are not about rows.
     device : Device
     images : Images
 
@@ -110,8 +111,9 @@ class Unit(ABC):
 
     otherwise = "export MGB_JIT_BACKEND=EAGER"
 
-    def __init__(self, frame: Frame, device: Device, images: Images) -> None:
-        self.frame, self.device, self.images = frame, device, images
+    def __init__(self, frame: Any, device: Device, images: Images) -> None:
+        self.frame: Any = frame
+        self.device, self.images = device, images
         self.inputs = len(frame.graph.inputs)
         self.outputs = len(frame.graph.outputs)
         self.hazards = frame.hazards
@@ -132,7 +134,7 @@ class Unit(ABC):
             raise ValueError(f"arrays of shapes {given} do not go together: {ADVICE}") from error
 
     @abstractmethod
-    def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
+    def choose(self, steps: Any, askew: Set[int] = frozenset()) -> Choice:
         """Return the variant for a call, by rule; `askew` arrays begin at no multiple of `VECTOR` bytes."""
 
     @abstractmethod
@@ -152,11 +154,11 @@ class Unit(ABC):
         packing: Packing = variant.packing(self.frame)
         return packing
 
-    def pick(self, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
+    def pick(self, found: Any, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
         """Return the variant for a call on these arrays, which it may try."""
         return self.choose(found, askew)
 
-    def smaller(self, first: Choice, found: Steps) -> Iterable[Choice]:
+    def smaller(self, first: Choice, found: Any) -> Iterable[Choice]:
         """Choices of which each needs less of a block than the one before it."""
         return ()
 
@@ -222,7 +224,7 @@ class Unit(ABC):
             return None
         return Plan(self, *self.fitting(choice, found))
 
-    def fitting(self, first: Choice, found: Steps, keep: bool = True) -> tuple[Choice, list[Start]]:
+    def fitting(self, first: Choice, found: Any, keep: bool = True) -> tuple[Choice, list[Start]]:
         """Return the first choice that the device has registers and shared memory for, and its launches.
 
         Raises
