@@ -51,6 +51,12 @@ class Frame(codegen.Frame[Operand]):
         return tuple(max(between, key=registers, default=[]))
 
     @cached_property
+    def parts(self) -> dict[str, Node]:
+        """The folds of each pass, by the names of what blocks that share a row find of them."""
+        folds = ((k, i, f) for k, p in enumerate(self.schedule.passes) for i, f in enumerate(p.folds))
+        return {f"part{k}_{i}": f for k, i, f in folds}
+
+    @cached_property
     def online(self) -> tuple[Online, ...]:
         """The folds of the second pass, when the first can do them all."""
         return online(self.schedule)

@@ -22,7 +22,7 @@ from .joined import Joined
 from .launch import Unit
 from .ledger import ledger
 from .pattern import Choice
-from .steps import Steps, steps
+from .steps import Steps
 
 
 def traits(vocabulary: frozenset[str], device: str, priority: int) -> Traits:
@@ -57,9 +57,13 @@ class Kernels:
     unit_class: type[Unit]
 
     def __init__(self, graph: Graph, devices: Callable[[Sequence[Any]], Device], images: Images) -> None:
-        self.frame, self.images = Frame(graph), images
+        self.frame, self.images = self.framed(graph), images
         self._devices = devices
         self._units: dict[int, Unit] = {}
+
+    def framed(self, graph: Graph) -> Any:
+        """Return the common part of the graph's kernels."""
+        return Frame(graph)
 
     def unit(self, arrays: Sequence[Any] = ()) -> Unit:
         """Return the kernels on the device of `arrays`."""
@@ -79,13 +83,13 @@ class Generated(Backend):
 
     Attributes
     ----------
-    kernels : type
-        Its `Kernels`.
+    kernels : callable
+        Its `Kernels`, or what makes them.
     several : bool
         Are there several devices to choose from, call by call?
     """
 
-    kernels: type[Kernels]
+    kernels: Callable[[Graph, Callable[[Sequence[Any]], Device], Images], Kernels]
     several = False
 
     def devices(self, arrays: Sequence[Any]) -> Device:
@@ -126,7 +130,7 @@ class Generated(Backend):
 
     def expectation(self, kernel: Kernel) -> str:
         """By its machine code, for row-major arrays of the shapes of its graph."""
-        if not isinstance(kernel.state, Kernels):
+        if not (isinstance(kernel.state, Kernels) and isinstance(kernel.state.frame, Frame)):
             return ""
         found, choice = usual(kernel.state.unit())
         if choice.blocks == 0:
@@ -170,12 +174,12 @@ def expected_of(unit: Unit, found: Steps, choice: Choice) -> Forecast:
     return forecast(ledger(unit, choice), found.rows * found.length, unit.device.properties)
 
 
-def usual(unit: Unit) -> tuple[Steps, Choice]:
+def usual(unit: Unit) -> tuple[Any, Choice]:
     """Return the steps of row-major arrays of the graph's shapes, and the choice of the rule for them."""
     specs = [o.node.spec for o in unit.frame.arrays]
     read = specs[: len(specs) - unit.outputs]
     strides = [row_major(spec.shape, spec.dtype.itemsize) for spec in read]
-    found = steps(unit.frame, [spec.shape for spec in specs], strides)
+    found = unit.steps([spec.shape for spec in specs], strides)
     return found, unit.choose(found)
 
 

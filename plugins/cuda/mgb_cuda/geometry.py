@@ -11,7 +11,7 @@ from mgb.ir import Node
 
 from .device import Properties
 from .frame import Frame, registers
-from .pattern import VECTOR, Choice, even_lanes, magic, numbers, power
+from .pattern import BUSY, VECTOR, Choice, chunks, even_lanes, magic, numbers, power
 from .steps import Steps
 from .tiling import rows_across, squares, tiling
 from .variant import ROUND_BYTES, Kind, Variant
@@ -41,9 +41,6 @@ SINGLE, SUMMED = 8, 16
 #: Arrays at most that are loaded lane by lane beside others whose lanes are loaded at once.
 SMALL = 8
 
-#: Blocks for each multiprocessor that keep it busy, and the most that share a row.
-BUSY, MOST_CHUNKS = 4, 4096
-
 
 def choose(
     frame: Frame,
@@ -69,7 +66,7 @@ def choose(
     """
     kind = Kind.FLAT if frame.flat else Kind.COLUMNS if steps.columns else Kind.ROWS
     lanes = _lanes(frame, steps, kind, askew)
-    variant = Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, kind, lanes)
+    variant = Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, lanes, kind=kind)
     if kind is Kind.FLAT:
         variant = _whole(frame, steps, askew, variant)
     if kind is not Kind.COLUMNS:
@@ -123,11 +120,11 @@ def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -
 
 def _chosen(frame: Frame, steps: Steps, properties: Properties, variant: Variant) -> Choice:
     """Return how a variant with these threads is launched."""
-    chunk, chunks = _chunks(steps, properties, variant)
+    chunk, count = _chunks(steps, properties, variant)
     together = bool(frame.online) and not variant.stays
-    variant = replace(variant, split=chunks > 1, online=together)
-    passed = numbers(steps, chunk, chunks) | _counts(steps, variant)
-    return Choice(variant, passed, _blocks(steps, variant), chunks)
+    variant = replace(variant, split=count > 1, online=together)
+    passed = numbers(steps, chunk, count) | _counts(steps, variant)
+    return Choice(variant, passed, _blocks(steps, variant), count)
 
 
 def _counts(steps: Steps, v: Variant) -> dict[str, int]:
@@ -294,18 +291,10 @@ def _columns(frame: Frame, steps: Steps, kept: Sequence[Node], v: Variant) -> Va
 
 def _chunks(steps: Steps, properties: Properties, v: Variant) -> tuple[int, int]:
     """Elements of a row for each of the blocks that share it, and how many there are."""
-    blocks, tile = _blocks(steps, v), v.stride * v.slots
-    wanted = BUSY * properties.multiprocessors // max(1, blocks)
-    chunks = min(wanted, steps.length // tile, MOST_CHUNKS)
-    if (
-        v.kind in (Kind.FLAT, Kind.TILES)
-        or v.stays
-        or chunks < 2
-        or (v.team <= 32 < v.threads and v.kind is Kind.ROWS)
-    ):
+    several = v.kind is Kind.ROWS and v.team <= 32 < v.threads  # rows in a block
+    if v.kind in (Kind.FLAT, Kind.TILES) or v.stays or several:
         return steps.length, 1
-    chunk = -(-steps.length // chunks // v.stride) * v.stride
-    return chunk, -(-steps.length // chunk)
+    return chunks(steps, properties, _blocks(steps, v), v.stride * v.slots, v.stride)
 
 
 def _powers(first: int, last: int) -> list[int]:

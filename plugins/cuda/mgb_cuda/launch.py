@@ -10,20 +10,22 @@ from functools import reduce
 from operator import attrgetter, or_
 from typing import Any
 
-import numpy as np
 from mgb.runtime import forking
 
 from .device import Device, ResourceError, Start
-from .frame import Frame, Operand
+from .frame import Operand
 from .images import Images
 from .packing import Packet, Packing
 from .pattern import VECTOR, Choice, scratch_places
-from .steps import Steps, steps
+from .steps import Shape, steps
 
 _log = logging.getLogger("mgb.cuda")
 
 #: Plans kept for each kernel.
 PLANS = 1024
+
+#: What a caller of a kernel may do whose arrays it does not serve.
+ADVICE = "compile the graph of these arrays"
 
 _layout, _shape = attrgetter("shape", "strides"), attrgetter("shape")
 
@@ -97,12 +99,21 @@ class Unit(ABC):
     Parameters
     ----------
     frame : Frame
+        Or what a backend has in its place, for kernels that are not about rows.
     device : Device
     images : Images
+
+    Attributes
+    ----------
+    otherwise : str
+        What a user can do where no schedule fits the device.
     """
 
-    def __init__(self, frame: Frame, device: Device, images: Images) -> None:
-        self.frame, self.device, self.images = frame, device, images
+    otherwise = "export MGB_JIT_BACKEND=EAGER"
+
+    def __init__(self, frame: Any, device: Device, images: Images) -> None:
+        self.frame: Any = frame
+        self.device, self.images = device, images
         self.inputs = len(frame.graph.inputs)
         self.outputs = len(frame.graph.outputs)
         self.hazards = frame.hazards
@@ -114,8 +125,16 @@ class Unit(ABC):
 
     # what a backend says
 
+    def steps(self, shapes: Sequence[Shape], strides: Sequence[Shape]) -> Any:
+        """Return what a variant is chosen by: how operands step through memory."""
+        try:
+            return steps(self.frame, shapes, strides)
+        except ValueError as error:
+            given = ", ".join(map(str, shapes))
+            raise ValueError(f"arrays of shapes {given} do not go together: {ADVICE}") from error
+
     @abstractmethod
-    def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
+    def choose(self, steps: Any, askew: Set[int] = frozenset()) -> Choice:
         """Return the variant for a call, by rule; `askew` arrays begin at no multiple of `VECTOR` bytes."""
 
     @abstractmethod
@@ -126,14 +145,6 @@ class Unit(ABC):
     def texts(self, variant: Any) -> Sequence[tuple[str, tuple[str, ...]]]:
         """Return the texts to compile, and the kernels in each, in the order in which they are launched."""
 
-    @abstractmethod
-    def threads(self, variant: Any) -> int:
-        """In a block."""
-
-    def own(self, variant: Any) -> int:
-        """Elements of a row, or of the domain, that a thread takes at once."""
-        return 1
-
     def machine_code(self, text: str) -> tuple[bytes, int]:
         """Return the image of a text, and the shared memory of a block that its launches ask for."""
         return self.images.get(self.device, text, keep=False), 0
@@ -143,11 +154,11 @@ class Unit(ABC):
         packing: Packing = variant.packing(self.frame)
         return packing
 
-    def pick(self, found: Steps, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
+    def pick(self, found: Any, askew: Set[int], inputs: Sequence[Any], out: Sequence[Any]) -> Choice:
         """Return the variant for a call on these arrays, which it may try."""
         return self.choose(found, askew)
 
-    def smaller(self, first: Choice, found: Steps) -> Iterable[Choice]:
+    def smaller(self, first: Choice, found: Any) -> Iterable[Choice]:
         """Choices of which each needs less of a block than the one before it."""
         return ()
 
@@ -207,14 +218,13 @@ class Unit(ABC):
     def plan(self, arrays: Sequence[Any], out: Sequence[Any], askew: Set[int]) -> Plan | None:
         """Return the plan for arrays like these; None where nothing is to be done."""
         inputs = [*arrays, *self.constants]
-        shapes = [a.shape for a in (*inputs, *out)]
-        found = steps(self.frame, shapes, [a.strides for a in inputs])
+        found = self.steps([a.shape for a in (*inputs, *out)], [a.strides for a in inputs])
         choice = self.pick(found, askew, inputs, out)
         if choice.blocks == 0:
             return None
         return Plan(self, *self.fitting(choice, found))
 
-    def fitting(self, first: Choice, found: Steps, keep: bool = True) -> tuple[Choice, list[Start]]:
+    def fitting(self, first: Choice, found: Any, keep: bool = True) -> tuple[Choice, list[Start]]:
         """Return the first choice that the device has registers and shared memory for, and its launches.
 
         Raises
@@ -229,15 +239,13 @@ class Unit(ABC):
             except ResourceError as error:
                 _log.debug("another schedule is tried: %s; it was %s", error, choice.variant)
                 refused = refused or error
-        raise ResourceError(
-            f"no schedule of a kernel fits: {refused}; export MGB_JIT_BACKEND=EAGER"
-        ) from refused
+        raise ResourceError(f"no schedule of a kernel fits: {refused}; {self.otherwise}") from refused
 
     def starts(self, choice: Choice, keep: bool = True) -> list[Start]:
         """Return the launches of a plan, in order."""
         functions = self.load(choice.variant, keep)
         grids = self.grids(choice)
-        threads = self.threads(choice.variant)
+        threads = choice.variant.threads
         for function in functions:
             self.device.check(function, threads)
         return [(f, grid, threads) for f, grid in zip(functions, grids, strict=True)]
@@ -267,22 +275,16 @@ def check(operands: Sequence[Operand], arrays: Sequence[Any]) -> None:
     Raises
     ------
     TypeError, ValueError
-        One has another dtype, another number of axes or a length of 1 at another place; or lengths differ.
+        One has another dtype, another number of axes or a length of 1 at another place.
     """
-    advice = "compile the graph of these arrays"
     for o, array in zip(operands, arrays, strict=True):
         spec = o.node.spec
         if array.dtype != spec.dtype:
             raise TypeError(
-                f"{o.name} has dtype {array.dtype}; the kernel was compiled for {spec.dtype}: {advice}"
+                f"{o.name} has dtype {array.dtype}; the kernel was compiled for {spec.dtype}: {ADVICE}"
             )
         if [d == 1 for d in array.shape] != [d == 1 for d in spec.shape]:
             raise ValueError(
                 f"{o.name} has shape {array.shape}; the kernel was compiled for {spec.shape} and serves "
-                f"shapes with lengths of 1 at the same places: {advice}"
+                f"shapes with lengths of 1 at the same places: {ADVICE}"
             )
-    try:
-        np.broadcast_shapes(*(array.shape for array in arrays))
-    except ValueError as error:
-        shapes = ", ".join(str(array.shape) for array in arrays)
-        raise ValueError(f"arrays of shapes {shapes} do not go together: {advice}") from error

@@ -137,17 +137,17 @@ def _is_full(choice: Choice, operand: int) -> bool:
 
 
 def _entry(unit: Unit, choice: Choice, stage: int, of: Resources, code: Region, asked: int) -> Entry:
-    threads, blocks = unit.threads(choice.variant), math.prod(unit.grids(choice)[stage])
+    threads, blocks = choice.variant.threads, math.prod(unit.grids(choice)[stage])
     shared = of.shared + asked
     at_once = resident(unit.device.properties.capability, threads, of.registers, shared)
     every = list(code.walk())
-    least = unit.own(choice.variant) * min(_reads(unit, choice), default=1)
+    least = choice.variant.own * min(_reads(unit, choice), default=1)
     # less is of no row: what blocks have found for others
     regions = [r for r in every[1:] if r.loaded >= least or r.stored >= least] or every[:1]
     if stage:  # one pass, after loops over what blocks have found; or these alone
         last = unit.grids(choice)[stage][1] < choice.chunks
         regions = [] if last else [max(regions, key=lambda r: (r.stored, r.loaded))]
-    counts = [_elements(unit, choice, r) if r is not code else unit.own(choice.variant) for r in regions]
+    counts = [_elements(unit, choice, r) if r is not code else choice.variant.own for r in regions]
     there = min(at_once, -(-blocks // unit.device.properties.multiprocessors))
     return Entry(
         of.name, blocks, threads, of.registers, sum(i.nbytes for r in every for i in r.way if i.spills),
@@ -172,7 +172,7 @@ def _elements(unit: Unit, choice: Choice, region: Region) -> int:
 
     Those of a tile, times as often as a loop is unrolled.
     """
-    own = unit.own(choice.variant)
+    own = choice.variant.own
     found = [region.loaded // (own * n) for n in _reads(unit, choice) if region.loaded % (own * n) == 0]
     return own * max(1, min(found, default=1))
 

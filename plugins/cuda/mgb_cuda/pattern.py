@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any
 
+from mgb.ir import Node
 from mgb.runtime.forking import cached_property
 
+from .device import Properties
 from .frame import Frame
 from .packing import Packing
 from .steps import Steps
 
 #: Bytes that a thread loads at once.
 VECTOR = 16
+
+#: Blocks for each multiprocessor that keep it busy, and the most that share a row.
+BUSY, MOST_CHUNKS = 4, 4096
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,30 @@ class Pattern:
         The steps of each class.
     class_of : tuple of int
         For each operand its class; -1: it has one element.
+    lanes : int
+        Neighbours that begin at the same multiple in every operand, and so may be loaded at once.
+    tail : bool
+        The last lanes of a row may lie beyond its end.
+    stays : bool
+        A row is read once, and stays in registers from pass to pass.
+    online : bool
+        The first pass does the second one's folds too.
+    split : bool
+        Blocks share a row, and each pass is a kernel of its own.
+    units : int
+        How many sets of operands one launch takes; 0: it is made for one.
     """
 
     wide: bool
     folded: tuple[bool, ...]
     classes: tuple[str, ...]
     class_of: tuple[int, ...]
+    lanes: int = 1
+    tail: bool = False
+    stays: bool = False
+    online: bool = False
+    split: bool = False
+    units: int = 0
 
     @cached_property
     def kept_loops(self) -> tuple[int, ...]:
@@ -59,6 +82,10 @@ class Pattern:
         """Return how an operand steps along a loop."""
         group = self.class_of[operand]
         return "0" if group < 0 else self.classes[group][loop]
+
+    def varies(self, group: int, loops: Iterable[int]) -> bool:
+        """Return whether a class steps along any of `loops`."""
+        return any(self.classes[group][j] != "0" for j in loops)
 
     def moves(self, operand: int) -> bool:
         """Return whether the operand varies along the innermost loop."""
@@ -83,29 +110,16 @@ class Pattern:
         """Further numbers to divide by; `magic` of each is passed too, as ``m`` and ``h`` with its name."""
         return ()
 
-    @property
-    def is_split(self) -> bool:
-        """Return whether blocks share a row, with a kernel for each pass."""
-        return False
-
-    @property
-    def is_online(self) -> bool:
-        """Return whether the first pass does the second one's folds too."""
-        return False
-
     def stages(self, frame: Frame) -> tuple[int, ...]:
         """Return the stages of a split row that are kernels; empty: one kernel does all."""
-        if not self.is_split:
+        if not self.split:
             return ()
-        return tuple(k for k in range(frame.stages) if k != 1 or not self.is_online)
+        return tuple(k for k in range(frame.stages) if k != 1 or not self.online)
 
-    def pointers(self, frame: Frame) -> tuple[str, ...]:
-        """Return the names of the addresses: arrays, then the partial results of each pass."""
-        names = [o.name for o in frame.arrays]
-        if self.is_split:
-            for k, p in enumerate(frame.schedule.passes):
-                names += [f"part{k}_{i}" for i in range(len(p.folds))]
-        return tuple(names)
+    def pointers(self, frame: Frame) -> dict[str, Node]:
+        """Return what stands at each address, by its name: arrays, then the partial results of each pass."""
+        arrays = {o.name: o.node for o in frame.arrays}
+        return arrays | frame.parts if self.split else arrays
 
     def packing(self, frame: Frame) -> Packing:
         """Return how the parameters of one set of operands are packed: one struct."""
@@ -176,6 +190,26 @@ def numbers(steps: Steps, chunk: int, chunks: int) -> dict[str, int]:
     return found
 
 
+def chunks(steps: Steps, properties: Properties, blocks: int, tile: int, unit: int) -> tuple[int, int]:
+    """Return the elements of a row for each of the blocks that share it, and how many of these there are.
+
+    Parameters
+    ----------
+    steps : Steps
+    properties : Properties
+    blocks : int
+        Those of rows that are not shared.
+    tile, unit : int
+        The least that a block takes of a row; the part of a row that it takes is a multiple of `unit`.
+    """
+    wanted = BUSY * properties.multiprocessors // max(1, blocks)
+    count = min(wanted, steps.length // tile, MOST_CHUNKS)
+    if count < 2:
+        return steps.length, 1
+    chunk = -(-steps.length // count // unit) * unit
+    return chunk, -(-steps.length // chunk)
+
+
 def magic(length: int) -> tuple[int, int]:
     """``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift`` for n below 2**31.
 
@@ -194,11 +228,10 @@ def power(number: float) -> int:
 
 def scratch_places(frame: Frame, choice: Choice) -> tuple[int, ...]:
     """Return where the partial results of a split row lie in scratch memory, and its size; empty without."""
-    folds: Sequence[Any] = [f for p in frame.schedule.passes for f in p.folds]
-    if not (choice.variant.is_split and folds):
+    if not (choice.variant.split and frame.parts):
         return ()
     places, size = [], 0
-    for f in folds:
+    for f in frame.parts.values():
         places.append(size)
         size += -(-choice.chunks * choice.numbers["rows"] * f.spec.dtype.itemsize // 256) * 256
     return (*places, size)

@@ -31,29 +31,17 @@ class Variant(Pattern):
     Attributes
     ----------
     kind : Kind
-    lanes : int
-        Neighbours along the innermost loop that a thread takes at once.
     whole : tuple of int
         The classes that lie as the domain does, whose lanes may go past the end of the innermost loop; lanes
         of others are loaded one by one. Empty: no lanes go past it.
-    tail : bool
-        The last lanes of a row may lie beyond its end.
     threads : int
         In a block.
     team : int
         How many of them share a row.
     slots : int
         How many times as many elements a thread takes at once, so that loads are under way together.
-    stays : bool
-        A thread keeps what it has read of a row in registers from pass to pass.
-    online : bool
-        The first pass does the second one's folds too.
-    split : bool
-        Blocks share a row, and each pass is a kernel of its own.
     cluster : int
         Blocks that share a row, which stays in their registers; they see each other's shared memory.
-    units : int
-        How many sets of operands one launch takes; 0: it is made for one.
     turned : tuple of int
         The operands that blocks turn in shared memory: squares of `Kind.TILES`, pieces of `Kind.ROWS`.
     fast : int
@@ -63,17 +51,11 @@ class Variant(Pattern):
     """
 
     kind: Kind = Kind.FLAT
-    lanes: int = 1
     whole: tuple[int, ...] = ()
-    tail: bool = False
     threads: int = 256
     team: int = 256
     slots: int = 1
-    stays: bool = False
-    online: bool = False
-    split: bool = False
     cluster: int = 1
-    units: int = 0
     turned: tuple[int, ...] = ()
     fast: int = 0
     side: int = 0
@@ -101,14 +83,6 @@ class Variant(Pattern):
     def own(self) -> int:
         """Elements of a row, or of the domain, that a thread takes at once."""
         return self.side**2 // self.threads if self.side else self.slots * self.lanes
-
-    @property
-    def is_split(self) -> bool:
-        return self.split
-
-    @property
-    def is_online(self) -> bool:
-        return self.online
 
     @property
     def at_once(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,18 @@ class Counting(HostArrays, Device):
         return launch
 
 
+@dataclass(frozen=True)
+class Warp(Pattern):
+    """Blocks of one warp."""
+
+    threads: int = 32
+
+
 class Blank(Unit):
     """A kernel without a text, of one block."""
 
     def choose(self, steps: Steps, askew: Set[int] = frozenset()) -> Choice:
-        pattern = Pattern(steps.wide, steps.loops.folded, steps.letters, steps.class_of)
+        pattern = Warp(steps.wide, steps.loops.folded, steps.letters, steps.class_of)
         return Choice(pattern, numbers(steps, 0, 1), blocks=int(steps.length > 0), chunks=1)
 
     def source(self, variant: Any) -> str:
@@ -58,12 +66,6 @@ class Blank(Unit):
 
     def texts(self, variant: Any) -> Sequence[tuple[str, tuple[str, ...]]]:
         return [("", ("kernel",))]
-
-    def threads(self, variant: Any) -> int:
-        return 32
-
-    def own(self, variant: Any) -> int:
-        return 1
 
 
 MATRIX, ROW = np.zeros((37, 45), np.float32), np.zeros((1, 45), np.float32)

@@ -36,12 +36,6 @@ class Unit(AnyUnit):
     def texts(self, variant: Variant) -> Sequence[tuple[str, tuple[str, ...]]]:
         return [(prelude() + source(self.frame, variant), kernel_names(self.frame, variant))]
 
-    def threads(self, variant: Variant) -> int:
-        return variant.threads
-
-    def own(self, variant: Variant) -> int:
-        return variant.own
-
     def shared(self, variant: Variant) -> Variant | None:
         """Return the variant of a kernel that takes several sets of operands; None where there is none."""
         if variant.kind is not Kind.FLAT or variant.wide:

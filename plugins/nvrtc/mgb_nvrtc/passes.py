@@ -1,34 +1,28 @@
-"""The passes of a kernel over its rows: loads, statements, folds, stores, and the totals of a team."""
+"""The passes of a kernel over its rows: loads, statements, folds and stores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mgb.codegen import IOTA, Online, Pass, statements
-from mgb.ir import CONST, Node
+from mgb.ir import Node
 from mgb_cuda.frame import Operand, registers
-from mgb_cuda.variant import ROUND_BYTES, Kind
+from mgb_cuda.variant import Kind
 
+from .totals import Names, Totals
 from .words import SPELLINGS, c_type, fold
-from .writer import Writer
-
-Names = dict[Node, str]
 
 #: Registers that all slots of what a pass loads may take beside a row that stays in others.
 AT_ONCE = 16
 
 
-class Passes(Writer):
+class Passes(Totals):
     """Prints loops over rows."""
 
     # one pass
 
-    def visit(self, p: Pass, ahead: Iterable[Online] = ()) -> None:
-        """Load, compute, fold and store every element of the row that the block works on.
-
-        Folds that a later pass would do are done as well, as far as they can be, when they are given.
-        """
+    def visit(self, p: Pass, ahead: Sequence[Online] = ()) -> None:
         v = self.variant
         self.ahead = tuple(ahead)
         if v.kind is Kind.FLAT or v.stays:
@@ -199,7 +193,7 @@ class Passes(Writer):
             self.line(f"{self.lane_of(n)} = {names[n]};")
         for f in p.folds:
             total = f"{self.accumulators[f]}[v]"
-            self.line(f"{total} = {self.fold(f, total, names[f.inputs[0]])};")
+            self.line(f"{total} = {fold(f, total, names[f.inputs[0]])};")
         for early in self.ahead:
             self.line(f"w{self.number[early.fold]}[{self.slot_index}].v[v] = {names[early.value]};")
         for o in outputs:
@@ -248,29 +242,23 @@ class Passes(Writer):
         for text in statements(nodes, names, SPELLINGS, assign, "v"):
             self.line(text)
 
-    def fold(self, node: Node, a: str, b: str) -> str:
-        """Return the expression that folds two elements of reduction `node`."""
-        return fold(node, a, b)
-
     # folds of the second pass in the first
 
     @property
-    def groups(self) -> tuple[int, int]:
-        """Rows of a thread whose folds are found apart, and the lanes of each."""
-        lanes = self.variant.lanes
-        return (lanes, 1) if self.variant.kind is Kind.COLUMNS else (1, lanes)
+    def row_places(self) -> int:
+        """The lanes of a thread that are of one row, and of which it finds one result."""
+        return self.variant.lanes // self.variant.row_lanes
 
     def found(self, o: Online) -> str:
         """Return the variable of the partial result of lane ``v`` for a reduction."""
         return f"found{self.number[o.fold]}[{'v' if self.variant.kind is Kind.COLUMNS else '0'}]"
 
     def start_online(self, ahead: Iterable[Online]) -> None:
-        """The registers for what is found before the second pass knows what to subtract."""
-        groups, lanes = self.groups
         for o in ahead:
             kind = "Squares" if o.maximum is None else "Exponentials"
-            self.line(f"{kind}<{c_type(o.fold)}, {lanes}> found{self.number[o.fold]}[{groups}];")
-        with self.lanes(groups):
+            name = f"found{self.number[o.fold]}[{self.variant.row_lanes}]"
+            self.line(f"{kind}<{c_type(o.fold)}, {self.row_places}> {name};")
+        with self.each_row():
             for o in ahead:
                 self.line(f"start({self.found(o)});")
 
@@ -282,8 +270,7 @@ class Passes(Writer):
 
     def fold_online(self, tile: str) -> None:
         """Fold the values of a tile, whose maximum is known."""
-        groups, _ = self.groups
-        with self.lanes(groups):
+        with self.each_row():
             for o in self.ahead:
                 first = f"w{self.number[o.fold]}[0].v[v]" if o.maximum is None else self.most(o.maximum)
                 self.line(f"before_tile({self.found(o)}, {first});")
@@ -292,152 +279,23 @@ class Passes(Writer):
             for o in self.ahead:
                 value = f"w{self.number[o.fold]}[{self.slot_index}].v[v]"
                 self.line(f"add({self.found(o)}, {inner}, {value});")
-        with self.lanes(groups):
+        with self.each_row():
             for o in self.ahead:
                 self.line(f"after_tile({self.found(o)});")
 
     def most(self, maximum: Node) -> str:
         """Return the greatest that lane ``v`` of a column, or all lanes of a row, have seen."""
-        name, lanes = self.accumulators[maximum], self.groups[1]
+        name, lanes = self.accumulators[maximum], self.row_places
         found = f"{name}[v]" if lanes == 1 else f"{name}[0]"
         for lane in range(1, lanes):
-            found = self.fold(maximum, found, f"{name}[{lane}]")
+            found = fold(maximum, found, f"{name}[{lane}]")
         return found
 
-    def settle(self, ahead: Iterable[Online], own: bool = False) -> None:
-        """Emit each lane's partial results as of the second pass, or for the shift of its `own` block."""
-        with self.lanes(self.groups[0]):
-            for o in ahead:
-                to = self.own_shift(o) if own else self.names[o.shift]
-                self.line(f"{self.accumulators[o.fold]}[v] = settled({self.found(o)}, {to});")
+    def settle_fold(self, o: Online, shift: str) -> None:
+        self.line(f"{self.accumulators[o.fold]}[v] = settled({self.found(o)}, {shift});")
 
     def own_shift(self, o: Online) -> str:
-        """Return the shift that a block uses while the one of the row is unknown."""
         base = self.names[o.base]
         if o.maximum is None:
             return f"{base} / ({c_type(o.fold)})(limit - begin)"
         return f"finite_or_0({base})"
-
-    # totals
-
-    def total(self, k: int, folds: tuple[Node, ...]) -> None:
-        """Fold what the threads of a team have found; each of them knows the total then."""
-        if not folds:
-            return
-        if self.variant.kind is Kind.COLUMNS:
-            if self.variant.team > 1:
-                self.in_rounds(folds, self.column_totals)
-            self.names |= {f: f"a{k}_{i}[v]" for i, f in enumerate(folds)}
-            return
-        totals = {f: f"t{k}_{i}" for i, f in enumerate(folds)}
-        self.warp_totals(totals)
-        self.names |= totals
-        if self.variant.team > 32:
-            self.in_rounds(folds, self.block_totals)
-
-    def warp_totals(self, totals: Names) -> None:
-        v = self.variant
-        for f, total in totals.items():
-            self.line(f"{c_type(f)} {total} = {self.accumulators[f]}[0];")
-        if v.lanes > 1:
-            self.line("#pragma unroll")
-            with self.block(f"for (int v = 1; v < {v.lanes}; ++v) {{"):
-                for f, total in totals.items():
-                    self.line(f"{total} = {self.fold(f, total, f'{self.accumulators[f]}[v]')};")
-        if v.team > 1:
-            self.line("#pragma unroll")
-            with self.block(f"for (int away = {min(v.team, 32) // 2}; away; away >>= 1) {{"):
-                for f, total in totals.items():
-                    self.line(f"{total} = {self.fold(f, total, f'from_lane({total}, away)')};")
-
-    def in_rounds(self, folds: tuple[Node, ...], meet) -> None:  # type: ignore[no-untyped-def]
-        """Let threads meet, as few times as shared memory allows.
-
-        Rounds use two parts of it in turn: who writes in a round has passed the barrier of the one before,
-        and so has everybody else, who had then read what the round before that had written there.
-        """
-        waiting: list[Node] = []
-        for f in folds:
-            if waiting and self.round_bytes([*waiting, f]) > ROUND_BYTES:
-                self.round(waiting, meet)
-                waiting = []
-            waiting.append(f)
-        self.round(waiting, meet)
-
-    def round(self, folds: list[Node], meet) -> None:  # type: ignore[no-untyped-def]
-        used = 0
-        with self.block("{"):
-            for i, f in enumerate(folds):
-                self.line(f"{c_type(f)} *m{i} = ({c_type(f)} *)(shared{self.rounds % 2} + {used});")
-                used += self.round_bytes([f])
-            meet({f: f"m{i}" for i, f in enumerate(folds)})
-        self.rounds += 1
-
-    def round_bytes(self, folds: Iterable[Node]) -> int:
-        """Return the shared memory in which the totals of `folds` meet."""
-        v = self.variant
-        count = v.threads * v.lanes if v.kind is Kind.COLUMNS else v.threads // 32
-        count += v.cluster if v.cluster > 1 else 0
-        return sum(-(-count * f.spec.dtype.itemsize // 16) * 16 for f in folds)
-
-    def block_totals(self, memory: Names) -> None:
-        warps = min(self.variant.team, self.variant.threads) // 32
-        first = f"team * {warps} + " if self.variant.across > 1 else ""
-        lane = "threadIdx.x" if self.variant.cluster > 1 else "lane"
-        with self.block(f"if ({lane} % 32 == 0) {{"):
-            for f, m in memory.items():
-                self.line(f"{m}[{first}{lane} / 32] = {self.names[f]};")
-        self.line("__syncthreads();")
-        for f, m in memory.items():
-            self.line(f"{self.names[f]} = {m}[{first}0];")
-        with self.block(f"for (int w = 1; w < {warps}; ++w) {{"):
-            for f, m in memory.items():
-                self.line(f"{self.names[f]} = {self.fold(f, self.names[f], f'{m}[{first}w]')};")
-        if self.variant.cluster > 1:
-            self.cluster_totals({f: f"({m} + {warps})" for f, m in memory.items()})
-
-    def cluster_totals(self, memory: Names) -> None:
-        """Fold what the blocks of a cluster have found: each puts it into the shared memory of all."""
-        blocks = self.variant.cluster
-        with self.block(f"if (threadIdx.x < {blocks}) {{"):
-            for f, m in memory.items():
-                place = f"{m} + blockIdx.x % {blocks}"
-                self.line(f"*in_block({place}, threadIdx.x) = {self.names[f]};")
-        self.line("cluster_sync();")
-        for f, m in memory.items():
-            self.line(f"{self.names[f]} = {m}[0];")
-        with self.block(f"for (int b = 1; b < {blocks}; ++b) {{"):
-            for f, m in memory.items():
-                self.line(f"{self.names[f]} = {self.fold(f, self.names[f], f'{m}[b]')};")
-
-    def column_totals(self, memory: Names) -> None:
-        v = self.variant
-        with self.lanes(v.lanes):
-            for f, m in memory.items():
-                place = f"(v * {v.team} + lane) * {v.across} + team"
-                self.line(f"{m}[{place}] = {self.accumulators[f]}[v];")
-        self.line("__syncthreads();")
-        with self.lanes(v.lanes):
-            for f, m in memory.items():
-                self.line(f"{self.accumulators[f]}[v] = {m}[v * {v.threads} + team];")
-            self.line("#pragma unroll 2")
-            with self.block(f"for (int r = 1; r < {v.team}; ++r) {{"):
-                for f, m in memory.items():
-                    other = f"{m}[v * {v.threads} + r * {v.across} + team]"
-                    total = f"{self.accumulators[f]}[v]"
-                    self.line(f"{total} = {self.fold(f, total, other)};")
-
-    def declare_shared(self) -> None:
-        """The memory in which threads meet; none where a team is a warp."""
-        passes = [p.folds for p in self.schedule.passes if p.folds]
-        meets = self.variant.team > (1 if self.variant.kind is Kind.COLUMNS else 32)
-        if not passes or not meets:
-            return
-        most = max(min(self.round_bytes(folds), ROUND_BYTES) for folds in passes)
-        most = max([most, *(self.round_bytes([f]) for folds in passes for f in folds)])
-        for k in range(2):
-            self.line(f"__shared__ __align__(16) unsigned char shared{k}[{most}];")
-
-    def constant_names(self, nodes: Iterable[Node]) -> None:
-        """Name scalar constants, which need no statement."""
-        self.compute([n for n in nodes if n.op is CONST], self.names)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from mgb.codegen import EXTENT, Online
+from mgb.codegen import EXTENT
 from mgb.ir import CONST, Node
 from mgb_cuda.frame import Operand
+from mgb_cuda.rows import Turn
 from mgb_cuda.variant import Kind
 
 from .passes import Passes
-from .words import TYPES, c_type, nothing
+from .words import TYPES, c_type, fold, nothing
 
 #: A place in memory or in a loop, which the rest of its block may use or not.
 PLACE = re.compile(r"( *)const (?:I|bool) (\w+) = .*;")
@@ -41,15 +43,14 @@ def _is_read(name: str, depth: int, after: list[str]) -> bool:
 class Printer(Passes):
     """Prints the kernels of one variant."""
 
+    settled = ("settled", "moved")
+
     def types(self) -> list[str]:
         """Return the type of places and the struct of parameters."""
         v = self.variant
         lines = [f"typedef {v.place} I;", f"struct {'Unit' if v.units else 'Params'} {{"]
-        types = {o.name: f"{'' if o.is_output else 'const '}{c_type(o.node)}" for o in self.frame.arrays}
-        if v.split:
-            for k, p in enumerate(self.frame.schedule.passes):
-                types |= {f"part{k}_{i}": c_type(f) for i, f in enumerate(p.folds)}
-        lines += [f"    {types[name]} *{name};" for name in v.pointers(self.frame)]
+        for name, node in v.pointers(self.frame).items():
+            lines.append(f"    {'' if name[0] in 'py' else 'const '}{c_type(node)} *{name};")
         lines += [f"    {kind} {name};" for kind, name in v.numbers]
         lines.append("};")
         if v.units:
@@ -75,7 +76,7 @@ class Printer(Passes):
             if not self.frame.flat:
                 self.row_loads()
                 self.row_values(self.schedule.before)
-            self.all_passes() if stage is None else self.one_stage(stage)
+            self.passes(stage)
         return used(self.lines)
 
     @property
@@ -160,12 +161,11 @@ class Printer(Passes):
             self.names[node] = f"{o.name}[{'v' if width > 1 else '0'}]"
 
     def row_stores(self, stage: int | None) -> None:
-        """Write the outputs that have one element for each row."""
         outputs = [o for v in self.schedule.row_stores for o in self.frame.outputs_of(v)]
         if not outputs:
             return
         only = " && blockIdx.y == 0" if stage is not None else ""
-        with self.block(f"if (live && lane == 0{only}) {{"), self.lanes(self.variant.row_lanes):
+        with self.block(f"if (live && lane == 0{only}) {{"), self.each_row():
             for o in outputs:
                 self.row_store(o)
 
@@ -176,7 +176,6 @@ class Printer(Passes):
         self.line(f"{first}p.{o.name}[{self.base(index)}{step}] = {self.names[o.node]};")
 
     def row_values(self, nodes: Iterable[Node]) -> None:
-        """Compute the values that are the same along a row."""
         fresh = [v for v in nodes if v not in self.names]
         computed = [v for v in fresh if v.op is not CONST]
         if self.variant.kind is Kind.ROWS or not computed:
@@ -184,7 +183,7 @@ class Printer(Passes):
             return
         for v in computed:
             self.line(f"{c_type(v)} r{self.number[v]}[{self.variant.row_lanes}];")
-        with self.lanes(self.variant.row_lanes):
+        with self.each_row():
             self.compute(fresh, self.names)
             for v in computed:
                 self.line(f"r{self.number[v]}[v] = {self.names[v]};")
@@ -192,83 +191,32 @@ class Printer(Passes):
 
     # passes
 
-    def all_passes(self) -> None:
-        """A kernel that does everything."""
-        ahead = self.frame.online if self.variant.online else ()
-        for k, p in enumerate(self.schedule.passes):
-            self.start_folds(k, p.folds)
-            if k == 0 and ahead:
-                self.start_online(ahead)
-                self.visit(p, ahead)
-            elif k == 1 and ahead:
-                self.settle(ahead)
-            else:
-                self.visit(p)
-            self.total(k, p.folds)
-            self.row_values(p.after)
-        if not self.frame.flat:
-            self.row_stores(None)
-
-    def one_stage(self, stage: int) -> None:
-        """A kernel that does one pass, given what the blocks of the earlier ones found; or what follows.
-
-        The first of an online variant does two; what a block has found of the second is about its own part.
-        """
-        passes, online = self.schedule.passes, self.frame.online if self.variant.online else ()
-        for k, p in enumerate(passes[:stage]):
-            self.start_folds(k, p.folds)
-            self.read_parts(k, p.folds, online if k == 1 else ())
-            self.total(k, p.folds)
-            self.row_values(p.after)
-        if stage < len(passes):
-            ahead = online if stage == 0 else ()
-            self.start_folds(stage, passes[stage].folds)
-            self.start_online(ahead)
-            self.visit(passes[stage], ahead)
-            self.total(stage, passes[stage].folds)
-            self.write_parts(stage, passes[stage].folds)
-            if ahead:
-                self.start_folds(1, passes[1].folds)
-                self.settle(ahead, own=True)
-                self.total(1, passes[1].folds)
-                self.write_parts(1, passes[1].folds)
-        if stage == self.frame.stages - 1:
-            self.row_stores(stage)
-
-    def start_folds(self, k: int, folds: Iterable[Node]) -> None:
-        for i, f in enumerate(folds):
-            self.line(f"{c_type(f)} a{k}_{i}[{self.variant.lanes}];")
+    def start_folds(self, turn: Turn, folds: tuple[Node, ...]) -> None:
+        for f in folds:
+            name = self.accumulators[f]
+            self.line(f"{c_type(f)} {name}[{self.variant.lanes}];")
             with self.lanes(self.variant.lanes):
-                self.line(f"a{k}_{i}[v] = {nothing(f)};")
-            self.accumulators[f] = f"a{k}_{i}"
+                self.line(f"{name}[v] = {nothing(f)};")
 
-    def read_parts(self, k: int, folds: tuple[Node, ...], ahead: Iterable[Online] = ()) -> None:
-        """Fold what the blocks of an earlier stage have found of this row."""
-        if not folds:
-            return
-        early = {o.fold: o for o in ahead}
+    @contextmanager
+    def each_part(self, folds: tuple[Node, ...]) -> Iterator[None]:
         self.line("#pragma unroll 2")
         every = f"for (I c = lane; c < p.chunks; c += {self.variant.team}) {{"
-        with self.block(every), self.lanes(self.variant.row_lanes):
+        with self.block(every), self.each_row():
             self.line("const I part = c * p.rows + row + v;")
-            for i, f in enumerate(folds):
-                found = f"p.part{k}_{i}[part]"
-                if f in early:
-                    found = self.about_shift(early[f], found)
-                self.line(f"a{k}_{i}[v] = {self.fold(f, f'a{k}_{i}[v]', found)};")
+            yield
 
-    def about_shift(self, o: Online, found: str) -> str:
-        """Return the partial result of a block for its own part, as if it had known the shift."""
-        base = f"p.part0_{self.schedule.passes[0].folds.index(o.base)}[part]"
-        if o.maximum is not None:
-            return f"settled({found}, {base}, {self.names[o.shift]})"
-        count = "(c + 1 < p.chunks ? p.chunk : p.length - c * p.chunk)"
-        return f"moved({found}, {base}, ({c_type(o.fold)}){count}, {self.names[o.shift]})"
+    def part(self, name: str) -> str:
+        return f"p.{name}[part]"
 
-    def write_parts(self, k: int, folds: tuple[Node, ...]) -> None:
-        """Write what this block has found of its row."""
-        if not folds:
-            return
-        with self.block("if (live && lane == 0) {"), self.lanes(self.variant.row_lanes):
+    def fold_part(self, reduction: Node, found: str) -> None:
+        total = f"{self.accumulators[reduction]}[v]"
+        self.line(f"{total} = {fold(reduction, total, found)};")
+
+    def part_length(self, fold: Node) -> str:
+        return f"({c_type(fold)})(c + 1 < p.chunks ? p.chunk : p.length - c * p.chunk)"
+
+    def write_parts(self, number: int, folds: tuple[Node, ...]) -> None:
+        with self.block("if (live && lane == 0) {"), self.each_row():
             for i, f in enumerate(folds):
-                self.line(f"p.part{k}_{i}[(I)blockIdx.y * p.rows + row + v] = {self.names[f]};")
+                self.line(f"p.part{number}_{i}[(I)blockIdx.y * p.rows + row + v] = {self.names[f]};")

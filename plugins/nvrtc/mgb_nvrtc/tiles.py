@@ -7,7 +7,7 @@ operands are loaded and outputs are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mgb.codegen import Online, Pass
@@ -58,7 +58,7 @@ class Tiles(Printer):
             rest = f"u{j}"
         self.decompose(rest, outer)
 
-    def visit(self, p: Pass, ahead: Iterable[Online] = ()) -> None:
+    def visit(self, p: Pass, ahead: Sequence[Online] = ()) -> None:
         self.turn()
         self.line("__syncthreads();")
         self.line("#pragma unroll 1")

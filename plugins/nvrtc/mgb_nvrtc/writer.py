@@ -5,47 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mgb.codegen import Online, Schedule, values
+from mgb.codegen import Online
 from mgb.ir import Node
-from mgb_cuda.frame import Frame, Operand
+from mgb_cuda.frame import Frame
+from mgb_cuda.rows import Rows
 from mgb_cuda.variant import Kind, Variant
 
 
-class Writer:
+class Writer(Rows):
     """Writes CUDA C++ for one variant.
 
     Attributes
     ----------
-    names : dict
-        How the values of the row, or of all rows, are called.
     arrays : dict
         Values that are held for all slots: name, lanes.
-    accumulators : dict
-        Where each reduction is folded.
     full : bool
         Is what is written about tiles that end before the row does?
     """
 
+    given = "p."
+    variant: Variant
+
     def __init__(self, frame: Frame, variant: Variant) -> None:
-        self.frame, self.variant = frame, variant
-        self.schedule: Schedule = frame.keeping if variant.stays else frame.schedule
-        self.index = {o: i for i, o in enumerate(frame.operands)}
-        self.number = {v: i for i, v in enumerate(values(frame.graph))}
-        self.lines: list[str] = []
-        self.depth = 0
-        self.names: dict[Node, str] = {}
+        super().__init__(frame, variant, frame.keeping if variant.stays else frame.schedule)
         self.arrays: dict[Node, tuple[str, int]] = {}
-        self.accumulators: dict[Node, str] = {}
         self.fresh: list[Node] = []
         self.ahead: tuple[Online, ...] = ()
         self.rounds = 0
         self.full = False
 
     # lines
-
-    def line(self, text: str) -> None:
-        """Write one line."""
-        self.lines.append("    " * self.depth + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
@@ -70,6 +59,11 @@ class Writer:
             yield
 
     @contextmanager
+    def each_row(self) -> Iterator[None]:
+        with self.lanes(self.variant.row_lanes):
+            yield
+
+    @contextmanager
     def element_block(self, heads: Sequence[str], at: str) -> Iterator[None]:
         """A block for each slot ``s``, run when its place ``at`` is before the end of the row."""
         if self.variant.slots > 1:
@@ -84,10 +78,10 @@ class Writer:
                     return
                 folded = self.variant.folded_loops
                 self.decompose("at", folded)
-                for c, letters in enumerate(self.variant.classes):
+                for c in range(len(self.variant.classes)):
                     terms = self.offset(c, folded)
                     base = "" if self.variant.kind is Kind.FLAT else f"b{c} + "
-                    if any(letters[j] != "0" for j in folded) or not base:
+                    if self.variant.varies(c, folded) or not base:
                         self.line(f"const I o{c} = {base}{terms};")
                     else:
                         self.line(f"const I o{c} = b{c};")
@@ -99,24 +93,12 @@ class Writer:
 
     # places
 
-    def decompose(self, index: str, loops: Sequence[int]) -> None:
-        """The place ``i0``, ``i1``, ... in each of `loops`, outermost first, of a row-major `index`."""
-        rest = index
-        for j in reversed(loops[1:]):
-            factor = "0, 0" if self.variant.wide else f"p.m{j}, p.h{j}"
-            self.line(f"const I q{j} = divide({rest}, p.n{j}, {factor});")
-            self.line(f"const I i{j} = {rest} - q{j} * p.n{j};")
-            rest = f"q{j}"
-        if loops:
-            self.line(f"const I i{loops[0]} = {rest};")
+    def let(self, name: str, place: str) -> None:
+        self.line(f"const I {name} = {place};")
 
-    def offset(self, group: int, loops: Iterable[int]) -> str:
-        """Return how far a class has gone along `loops`."""
-        letters = self.variant.classes[group]
-        terms = [
-            f"i{j}" if letters[j] == "1" else f"i{j} * p.s{group}_{j}" for j in loops if letters[j] != "0"
-        ]
-        return " + ".join(terms) or "0"
+    def quotient(self, place: str, loop: int) -> str:
+        factor = "0, 0" if self.variant.wide else f"p.m{loop}, p.h{loop}"
+        return f"divide({place}, p.n{loop}, {factor})"
 
     def base(self, index: int) -> str:
         """Return where an operand's row begins."""
@@ -155,12 +137,8 @@ class Writer:
 
     def first_only(self, index: int, loops: Iterable[int], by_lane: bool) -> str:
         """The condition that an output which varies along some of `loops` only is written by one thread."""
-        still = [j for j in loops if self.variant.letter(index, j) == "0"]
+        still = self.still(index, loops)
         terms = [f"i{j} == 0" for j in still]
         if by_lane and self.inner in still:
             terms.append("v == 0")
         return f"if ({' && '.join(terms)}) " if terms else ""
-
-    def operand(self, node: Node) -> Operand:
-        """Return the operand that a leaf is loaded from."""
-        return self.frame.source_of[node]

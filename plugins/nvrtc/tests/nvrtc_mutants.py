@@ -42,6 +42,7 @@ class Mutant:
 PATIENCE = 100
 
 P, W, R, S = "prelude", "mgb_nvrtc.writer", "mgb_nvrtc.printer", "mgb_nvrtc.passes"
+T, B = "mgb_nvrtc.totals", "mgb_cuda.rows"
 G, V, L, C = "mgb_cuda.geometry", "mgb_cuda.variant", "mgb_cuda.launch", "mgb_cuda.pattern"
 
 MUTANTS = (
@@ -95,23 +96,28 @@ MUTANTS = (
     Mutant(R, "c + 1 < p.chunks ? p.chunk :", "c < p.chunks ? p.chunk :", "host", "shared norms"),
     Mutant(R, ">= params.first[middle]", "> params.first[middle]", "joined"),
     Mutant(R, 'self.line("cluster_sync();")', "pass", "host", "clusters"),
-    Mutant(S, 'self.line("cluster_sync();")', 'self.line("__syncthreads();")', "host", "clusters"),
-    Mutant(S, "{m} + blockIdx.x % {blocks}", "{m} + threadIdx.x", "host", "clusters"),
-    Mutant(S, "if (threadIdx.x < {blocks}) {{", "if (threadIdx.x == 0) {{", "host", "clusters"),
+    Mutant(T, 'self.line("cluster_sync();")', 'self.line("__syncthreads();")', "host", "clusters"),
+    Mutant(T, "{m} + blockIdx.x % {blocks}", "{m} + threadIdx.x", "host", "clusters"),
+    Mutant(T, "if (threadIdx.x < {blocks}) {{", "if (threadIdx.x == 0) {{", "host", "clusters"),
     Mutant(
         R, "__cluster_dims__({cluster}, 1, 1)", "__cluster_dims__({cluster // 2}, 1, 1)", "host", "clusters"
     ),
     Mutant(G, "* v.cluster", "* 1", "host", "clusters"),
     Mutant(S, "(limit - begin)", "(p.chunk + 1)", "host", "shared norms"),
-    Mutant(S, 'self.line("__syncthreads();")', 'self.line("")', "host", "rows"),
-    Mutant(S, "self.rounds % 2", "0", "host", "rows"),
-    Mutant(S, "if ({lane} % 32 == 0) {{", "if ({lane} == 0) {{", "host", "rows"),
+    Mutant(T, 'self.line("__syncthreads();")', 'self.line("")', "host", "rows"),
+    Mutant(T, "self.rounds % 2", "0", "host", "rows"),
+    Mutant(T, "if ({lane} % 32 == 0) {{", "if ({lane} == 0) {{", "host", "rows"),
     Mutant(S, "tile + {step} <= end;", "tile < end;", "host", "long sums"),
     Mutant(S, "if (at + {width} <= end) {whole}", "{whole}", "host", "pieces"),
     Mutant(S, "if (at + v < end) p.", "p.", "host", "pieces"),
     Mutant(S, "AT_ONCE = 16", "AT_ONCE = 1000", "budget", "weight and bias 32Ki"),
     Mutant(W, '"if (at < end) {"', '"{"', "host", "odd rows"),
     Mutant(S, "const I left = {n} - i{self.inner}", "const I left = {n}", "host", "channels"),
+    # the passes of every printer
+    Mutant(B, "ahead if k == 1 else ()", "()", "host", "shared sums"),
+    Mutant(B, "if not turn.own:", "if True:", "host", "shared sums"),
+    Mutant(B, "self.frame.stages - 1", "self.frame.stages", "host", "shared sums"),
+    Mutant(B, "{place} - q{j} *", "{place} + q{j} *", "host", "channels"),
     # geometry
     Mutant(C, "if askew.isdisjoint(units) else 1", "", "host", "askew"),
     Mutant(C, "while lanes > 1 and not _even(steps, lanes, straddles)", "while False", "host", "odd rows"),
@@ -125,7 +131,7 @@ MUTANTS = (
         "host",
         "columns",
     ),
-    Mutant(G, "// v.stride) * v.stride", "// v.stride) * v.stride + 1", "host", "shared norms"),
+    Mutant(C, "// unit) * unit", "// unit) * unit + 1", "host", "shared norms"),
     Mutant(G, "UNDER_WAY = 64", "UNDER_WAY = 4", "budget", "log-sum-exp 50257"),
     Mutant(
         G,

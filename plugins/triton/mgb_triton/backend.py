@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import mgb_cuda.driver as driver
-from mgb.backends import Kernel, Traits
+from mgb.backends import Traits
 from mgb.ir import Graph, Kind
 from mgb_cuda import Device, Images, Properties, generated
-from mgb_cuda.chain import Wiring
 from mgb_cuda.generated import Generated as AnyGenerated
 from mgb_cuda.generated import Kernels as AnyKernels
 from mgb_cuda.generated import OnGpus
@@ -48,41 +47,20 @@ class Kernels(AnyKernels):
     unit_class = Unit
 
 
+def kernels(graph: Graph, devices: Callable[[Sequence[Any]], Device], images: Images) -> AnyKernels:
+    """Return the kernels of a group: those of a product, or of rows."""
+    return (Products if holds_product(graph) else Kernels)(graph, devices, images)
+
+
 class Generated(AnyGenerated):
     """Kernels of Triton on some device."""
 
-    kernels = Kernels
+    kernels = staticmethod(kernels)
 
     def chosen(self) -> str:
         """Return the settings of products: part of the version, because kernels depend on them."""
         use = products.setting(products.USE)
         return "" if use == "never" else f" {use} {products.setting(products.PRECISION)}"
-
-    def _kernel(self, graph: Graph, saved: bytes, ready: bool) -> Kernel:
-        if not holds_product(graph):
-            return super()._kernel(graph, saved, ready)
-        made = Products(graph, self.devices, Images(self.name, saved))
-        return Kernel(made.run, made.text(ready), made)
-
-    def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """Join kernels as every backend of generated text does; products are called one by one."""
-        return None if any(map(_multiplies, kernels)) else super().join(kernels)
-
-    def chain(
-        self,
-        kernels: Sequence[Kernel],
-        wiring: Wiring,
-        varying: Sequence[int],
-        launch_graph: bool | None = None,
-    ) -> Callable[[Sequence[Any]], None] | None:
-        """Chain kernels as every backend of generated text does; products are called one by one."""
-        if any(map(_multiplies, kernels)):
-            return None
-        return super().chain(kernels, wiring, varying, launch_graph)
-
-
-def _multiplies(kernel: Kernel) -> bool:
-    return isinstance(kernel.state, Products)
 
 
 class Triton(Generated, OnGpus):

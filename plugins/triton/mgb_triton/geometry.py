@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Set
 from dataclasses import replace
 
 from mgb.codegen import Loops
-from mgb.ir import Node
 from mgb_cuda import Properties
-from mgb_cuda.frame import Frame
+from mgb_cuda.frame import Frame, registers
 from mgb_cuda.order import GAIN, INNERMOST, asked
-from mgb_cuda.pattern import Choice, even_lanes, numbers, power
+from mgb_cuda.pattern import BUSY, MOST_CHUNKS, Choice, chunks, even_lanes, numbers, power
 from mgb_cuda.steps import Steps
 
 from .passes import TOGETHER
@@ -40,9 +39,6 @@ SIDE, MOST_LOADED = 64, 4
 
 #: Elements of the smallest tile that is tried where larger ones do not fit.
 SMALLEST = 32
-
-#: Programs for each multiprocessor that keep it busy, and the most that share a row.
-BUSY, MOST_CHUNKS = 4, 4096
 
 
 def choose(frame: Frame, steps: Steps, properties: Properties, askew: Set[int] = frozenset()) -> Choice:
@@ -76,7 +72,7 @@ def _unshaped(frame: Frame, steps: Steps, askew: Collection[int]) -> Variant:
     lanes = even_lanes(frame, steps, not steps.columns, frozenset(askew))
     moving = tuple(sorted(i for i in askew if steps.class_of[i] >= 0))
     tail = not steps.columns and steps.length % lanes != 0
-    return Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, lanes, tail, moving)
+    return Variant(steps.wide, steps.loops.folded, steps.letters, steps.class_of, lanes, tail, askew=moving)
 
 
 def chosen(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Choice:
@@ -86,9 +82,9 @@ def chosen(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Ch
     if v.is_flat(frame):
         return Choice(v, numbers(steps, steps.length, 1), -(-steps.length // v.long), 1)
     blocks = -(-steps.rows // v.tall)
-    chunk, chunks = _chunks(frame, steps, properties, v, blocks)
-    v = replace(v, split=chunks > 1, online=bool(frame.online) and not v.stays)
-    return Choice(v, numbers(steps, chunk, chunks), blocks, chunks)
+    chunk, count = _chunks(frame, steps, properties, v, blocks)
+    v = replace(v, split=count > 1, online=bool(frame.online) and not v.stays)
+    return Choice(v, numbers(steps, chunk, count), blocks, count)
 
 
 def candidates(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
@@ -154,13 +150,8 @@ def _in_rows(steps: Steps, last: int) -> Steps:
     return Steps(loops, tuple(map(moved, steps.classes)), steps.class_of)
 
 
-def _registers(nodes: Sequence[Node]) -> int:
-    """Registers that one element of each of `nodes` takes."""
-    return sum(max(1, node.spec.dtype.itemsize // 4) for node in nodes)
-
-
 def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
-    loaded = max(_registers(p.reads) for p in frame.schedule.passes) or 1
+    loaded = max(registers(p.reads) for p in frame.schedule.passes) or 1
     own = power(max(OWN, min(MOST_OWN, LOADED // loaded), v.lanes))
     own = own if own * loaded <= LOADED or own == v.lanes else own // 2
     while own > v.lanes and steps.length < own * 32 * WARPS * BUSY * properties.multiprocessors:
@@ -170,7 +161,7 @@ def _flat(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Var
 
 def _square(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> Variant:
     """Return a tile without reductions that is long enough along either axis."""
-    loaded = power(max(_registers(p.reads) for p in frame.schedule.passes) or 1)
+    loaded = power(max(registers(p.reads) for p in frame.schedule.passes) or 1)
     few = -(-steps.rows // SIDE) * -(-steps.length // SIDE) < properties.multiprocessors
     side = SIDE // 2 if few or loaded > MOST_LOADED else SIDE
     own = max(2, min(MOST_OWN, LOADED // loaded))
@@ -179,7 +170,7 @@ def _square(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> V
 
 def _row_registers(frame: Frame) -> int:
     """Registers for one element of a row that stays: what is read and made, and is read by a later pass."""
-    return max(1, _registers(frame.kept), max(_registers(p.folds) for p in frame.schedule.passes))
+    return max(1, registers(frame.kept), max(registers(p.folds) for p in frame.schedule.passes))
 
 
 def _rows(frame: Frame, steps: Steps, v: Variant) -> Variant:
@@ -245,9 +236,4 @@ def _chunks(frame: Frame, steps: Steps, properties: Properties, v: Variant, bloc
         tiles = -(-steps.length // v.long)
         chunk = -(-tiles // MOST_CHUNKS) * v.long
         return chunk, -(-steps.length // chunk) if chunk else 1
-    wanted = BUSY * properties.multiprocessors // max(1, blocks)
-    chunks = min(wanted, steps.length // v.long, MOST_CHUNKS)
-    if v.stays or chunks < 2:
-        return steps.length, 1
-    chunk = -(-steps.length // chunks // v.long) * v.long
-    return chunk, -(-steps.length // chunk)
+    return (steps.length, 1) if v.stays else chunks(steps, properties, blocks, v.long, v.long)

@@ -45,12 +45,6 @@ class Unit(AnyUnit):
     def texts(self, variant: Variant) -> Sequence[tuple[str, tuple[str, ...]]]:
         return [(text, (name,)) for text, name in texts(self.frame, variant)]
 
-    def threads(self, variant: Variant) -> int:
-        return variant.threads
-
-    def own(self, variant: Variant) -> int:
-        return max(1, variant.tall * variant.long // variant.threads)
-
     def machine_code(self, text: str) -> tuple[bytes, int]:
         packed, _ = super().machine_code(text)
         kernel = Compiled.unpack(packed)

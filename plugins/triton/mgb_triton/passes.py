@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from mgb.codegen import EXTENT, Online, Pass, expression, is_operand, values
+from mgb.codegen import EXTENT, Online, Pass, expression, is_operand
 from mgb.ir import CONST, Node
 from mgb_cuda.frame import Frame, Operand
+from mgb_cuda.rows import Rows
 
 from .variant import Variant
 from .words import SPELLINGS, fold, nothing, t_type
@@ -16,7 +17,7 @@ from .words import SPELLINGS, fold, nothing, t_type
 TOGETHER = 4
 
 
-class Passes:
+class Passes(Rows):
     """Writes Triton for one variant.
 
     A tile is ``[tall, long]``; a flat one is ``[long]``. What varies along one of its axes only
@@ -24,12 +25,8 @@ class Passes:
 
     Attributes
     ----------
-    names : dict
-        How the values known here are called; what a loop makes is forgotten after it.
     known : set of str
-        The places that have been computed here.
-    accumulators : dict
-        Where each reduction of a pass is folded.
+        The places that have been computed here; these and names that a loop makes are forgotten after it.
     flat : bool
         Has the tile one axis?
     together : int
@@ -38,15 +35,12 @@ class Passes:
         May the tile lie beyond the end of a row?
     """
 
+    given = ""
+    variant: Variant
+
     def __init__(self, frame: Frame, variant: Variant) -> None:
-        self.frame, self.variant = frame, variant
-        self.index = {o: i for i, o in enumerate(frame.operands)}
-        self.number = {v: i for i, v in enumerate(values(frame.graph))}
-        self.lines: list[str] = []
-        self.depth = 1
-        self.names: dict[Node, str] = {}
+        super().__init__(frame, variant, frame.schedule)
         self.known: set[str] = set()
-        self.accumulators: dict[Node, str] = {}
         self.ends = True
         self.flat = variant.is_flat(frame)
         self.together = 1
@@ -64,10 +58,6 @@ class Passes:
 
     # lines
 
-    def line(self, text: str) -> None:
-        """Write one line."""
-        self.lines.append("    " * self.depth + text)
-
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """Write `head`, and what follows one level deeper; its names are forgotten then."""
@@ -80,22 +70,17 @@ class Passes:
 
     # places
 
-    def decompose(self, index: str, loops: Sequence[int]) -> None:
-        """The place ``i0``, ``i1``, ... in each of `loops`, outermost first, of a row-major `index`."""
-        rest = index
-        for j in reversed(loops[1:]):
-            quotient = f"{rest} // n{j}" if self.variant.wide else f"divide({rest}, m{j}, h{j})"
-            self.line(f"q{j} = {quotient}")
-            self.line(f"i{j} = {rest} - q{j} * n{j}")
-            rest = f"q{j}"
-        if loops:
-            self.line(f"i{loops[0]} = {rest}")
+    def let(self, name: str, place: str) -> None:
+        self.line(f"{name} = {place}")
 
-    def offset(self, group: int, loops: Iterable[int]) -> str:
-        """Return how far a class has gone along `loops`."""
-        letters = self.variant.classes[group]
-        terms = [f"i{j}" if letters[j] == "1" else f"i{j} * s{group}_{j}" for j in loops if letters[j] != "0"]
-        return " + ".join(terms)
+    def quotient(self, place: str, loop: int) -> str:
+        return f"{place} // n{loop}" if self.variant.wide else f"divide({place}, m{loop}, h{loop})"
+
+    def where_at(self) -> None:
+        """See to it that the place of the tile in each loop along rows is known."""
+        if "at" not in self.known:
+            self.known.add("at")
+            self.decompose("at", self.variant.folded_loops)
 
     @property
     def inner_axis(self) -> int:
@@ -130,14 +115,11 @@ class Passes:
         group = v.class_of[index]
         if group < 0:
             return "0", ""
-        letters = v.classes[group]
-        kept = any(letters[j] != "0" for j in v.kept_loops)
-        if not any(letters[j] != "0" for j in v.folded_loops):
+        kept = v.varies(group, v.kept_loops)
+        if not v.varies(group, v.folded_loops):
             return f"b{group}", "live"
         name = f"o{group}"
-        if "at" not in self.known:
-            self.known.add("at")
-            self.decompose("at", v.folded_loops)
+        self.where_at()
         if name not in self.known:
             self.known.add(name)
             text = self.offset(group, v.folded_loops)
@@ -190,10 +172,6 @@ class Passes:
     # one pass
 
     def visit(self, p: Pass, ahead: Sequence[Online] = ()) -> None:
-        """Load, compute, fold and store every element of the rows that the program works on.
-
-        Folds that a later pass would do are done as well, as far as they can be, when they are given.
-        """
         v = self.variant
         if ahead:
             self.visit_ahead(p, ahead)
@@ -310,11 +288,10 @@ class Passes:
         index = self.index[o]
         place, _ = self.place(index)
         self.known_values([o.node])
-        still = [j for j in loops if self.variant.letter(index, j) == "0"]
+        still = self.still(index, loops)
         if still or place == "0":
-            if any(j in self.variant.folded_loops for j in still) and "at" not in self.known:
-                self.known.add("at")
-                self.decompose("at", self.variant.folded_loops)
+            if any(j in self.variant.folded_loops for j in still):
+                self.where_at()
             whole = f"({mask})"
             mask = " & ".join([whole, *(f"(i{j} == 0)" for j in still)])
             place = f"({place} + 0 * {whole}.to({self.place_type}))"
@@ -324,7 +301,6 @@ class Passes:
     # folds of the second pass in the first
 
     def start_online(self, ahead: Iterable[Online]) -> None:
-        """Initialize the partial results that are computed before the shift is known."""
         for o in ahead:
             n, kind = self.number[o.fold], t_type(o.fold)
             parts = ("found",) if o.maximum is not None else ("squares", "sums", "pivot")
@@ -351,23 +327,15 @@ class Passes:
         names = ", ".join(f"{part}{n}" for part in ("squares", "sums", "pivot"))
         self.line(f"{names} = after_squares({names}, count{n})")
 
-    def settle(self, ahead: Iterable[Online], own: bool = False) -> None:
-        """Emit each lane's partial results as of the second pass, or for the shift of its `own` program."""
-        for o in ahead:
-            n, shift = self.number[o.fold], self.own_shift(o) if own else self.names[o.shift]
-            if o.maximum is not None:
-                found = f"settled_exponentials(found{n}, {self.lane_maximum[o.maximum]}, {shift})"
-            else:
-                found = f"settled_squares(squares{n}, sums{n}, pivot{n}, count{n}, {shift})"
-            self.line(f"{self.accumulators[o.fold]} = {found}")
+    def settle_fold(self, o: Online, shift: str) -> None:
+        n = self.number[o.fold]
+        if o.maximum is not None:  # that of each lane
+            found = f"settled_exponentials(found{n}, {self.accumulators[o.maximum]}, {shift})"
+        else:
+            found = f"settled_squares(squares{n}, sums{n}, pivot{n}, count{n}, {shift})"
+        self.line(f"{self.accumulators[o.fold]} = {found}")
 
     def own_shift(self, o: Online) -> str:
-        """Return the shift that a program uses while the one of the row is unknown."""
         if o.maximum is not None:
             return f"shift_of({self.names[o.base]})"
         return f"quotient_of({self.names[o.base]}, (end - begin).to({t_type(o.fold)}))"
-
-    @property
-    def lane_maximum(self) -> dict[Node, str]:
-        """Return where the maximum of each lane still is when that of the row is known."""
-        return {f: f"a0_{i}" for i, f in enumerate(self.frame.schedule.passes[0].folds)}

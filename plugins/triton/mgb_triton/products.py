@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from mgb.ir import Graph, Kind
 from mgb.runtime.config import Variable
-from mgb_cuda import Device, Images
-from mgb_cuda.launch import PLANS
+from mgb_cuda import Packing
+from mgb_cuda.generated import Kernels
+from mgb_cuda.launch import Unit
+from mgb_cuda.pattern import Choice
 
-from .matmul import PRECISIONS, Product, readable
-from .parts import Parts
+from .matmul import PRECISIONS, Form, Product
+from .tiles import smaller
 
 USES = ("never", "always")
 USE = Variable(
@@ -27,8 +28,6 @@ PRECISION = Variable(
     "ieee: float32 is multiplied as it is; tf32: cut to 19 bits, on tensor cores",
 )
 _ALLOWED = {USE: USES, PRECISION: PRECISIONS}
-
-_layout, _shape = attrgetter("shape", "strides"), attrgetter("shape")
 
 
 def setting(variable: Variable) -> str:
@@ -46,77 +45,47 @@ def problem() -> str | None:
     return None
 
 
-class OnDevice:
-    """The kernel of a group on one device.
+class ProductUnit(Unit):
+    """The kernel of a product on one device."""
 
-    Parameters
-    ----------
-    parts : Parts
-    device : Device
-    images : Images
-    precision : str
-    """
+    frame: Product
+    otherwise = "export MGB_TRITON_MATMUL=never"
 
-    def __init__(self, parts: Parts, device: Device, images: Images, precision: str) -> None:
-        self.device, cut = device, (parts.left, parts.right, parts.after)
-        self.product = Product(*(p.graph for p in cut), device, precision, None, parts.transposed, images)
-        self._reads = [i for part in cut for i in part.reads]
-        self._constants = tuple(device.constant(node.params["value"]) for node in parts.constants)
-        self._values: dict[Hashable, Mapping[str, int]] = {}
+    def steps(self, shapes: Sequence[tuple[int, ...]], strides: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        return self.frame.values(shapes, strides)
 
-    def text(self, ready: bool) -> str:
-        """Return the kernel for row-major arrays, which is compiled if it is to be `ready`."""
-        form = self.product.expected()
-        if ready:
-            self.product.load(form)
-        return self.product.source(form)
+    def choose(self, steps: Mapping[str, int], askew: Set[int] = frozenset()) -> Choice:
+        return _chosen(steps, self.frame.form(steps, askew))
 
-    def run(self, arrays: Sequence[Any], out: Sequence[Any]) -> None:
-        """Compute the group."""
-        given = (*readable(self.device, arrays, out), *self._constants)
-        operands = [given[i] for i in self._reads]
-        key = (*map(_layout, given), *map(_shape, out))
-        values = self._values.get(key)
-        if values is None:
-            if len(self._values) >= PLANS:
-                self._values.clear()
-            values = self._values[key] = self.product.values([*operands, *out])
-        self.product.launch(operands, out, values)
+    def smaller(self, first: Choice, found: Mapping[str, int]) -> Iterator[Choice]:
+        for tiles in smaller(first.variant.tiles):
+            yield _chosen(found, replace(first.variant, tiles=tiles))
+
+    def grids(self, choice: Choice) -> list[tuple[int, int]]:
+        return [(choice.blocks, 1)]
+
+    def packing(self, variant: Form) -> Packing:
+        return Packing(len(self.frame.arrays), self.frame.numbers, apart=True, nulls=2)
+
+    def source(self, variant: Form) -> str:
+        return self.frame.source(variant)
+
+    def texts(self, variant: Form) -> Sequence[tuple[str, tuple[str, ...]]]:
+        return [(self.source(variant), ("mgb_0",))]
 
 
-class Products:
-    """A group with a product, on every device that it is called on: what its `Kernel` keeps.
+def _chosen(values: Mapping[str, int], form: Form) -> Choice:
+    blocks = -(-values["m"] // form.tiles.m) * -(-values["n"] // form.tiles.n)
+    return Choice(form, dict(values), blocks, 1)
 
-    Parameters
-    ----------
-    graph : Graph
-        Lowered.
-    devices : callable
-        ``(arrays) -> Device``: where a call is to run.
-    images : Images
-    """
 
-    def __init__(self, graph: Graph, devices: Callable[[Sequence[Any]], Device], images: Images) -> None:
-        self.parts, self.images = Parts(graph), images
-        self._devices, self._precision = devices, setting(PRECISION)
-        self._made: dict[int, OnDevice] = {}
+class Products(Kernels):
+    """A group with a product on every device that it is called on."""
 
-    def on_device(self, arrays: Sequence[Any] = ()) -> OnDevice:
-        """Return the kernel on the device of `arrays`."""
-        device = self._devices(arrays)
-        found = self._made.get(id(device))
-        if found is None:
-            made = OnDevice(self.parts, device, self.images, self._precision)
-            found = self._made.setdefault(id(device), made)
-        return found
+    unit_class = ProductUnit
 
-    def run(self, *arrays: Any, out: Sequence[Any]) -> None:
-        """Run the kernel on these arrays."""
-        self.on_device((*arrays, *out)).run(arrays, out)
-
-    def text(self, ready: bool) -> str:
-        """Return the kernel for row-major arrays of the shapes of the graph."""
-        return self.on_device().text(ready)
+    def framed(self, graph: Graph) -> Product:
+        return Product(graph, setting(PRECISION))
 
 
 def holds_product(graph: Graph) -> bool:

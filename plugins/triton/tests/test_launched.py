@@ -127,16 +127,23 @@ print(json.dumps([len(found), sum(into), into[-1], {f[0] for f in found} == {arr
 
     def test_matmul_launch_gets_its_shared_memory(self, stub_folder: Path) -> None:
         script = """
+from mgb_cuda import Images
+from mgb_cuda.testing.bench import traced
+from mgb_triton.backend import traits
 from mgb_triton.matmul import Product
+from mgb_triton.products import ProductUnit
+from mgb.ops.images.contract import matmul
+from mgb.ops.primitives import cast
 a, b = np.zeros((512, 256), np.float16), np.zeros((256, 384), np.float16)
-whole, bias = np.zeros((512, 384), np.float32), np.zeros(384, np.float32)
-graphs = [traced(lambda x: x, a), traced(lambda x: x, b), traced(lambda p, b: p + b, whole, bias)]
-made = Product(*graphs, device)
-out = [whole.copy()]
-notes.watch(made.packing.size)
+bias, out = np.zeros(384, np.float32), [np.zeros((512, 384), np.float32)]
+wide = lambda x: cast(x, dtype=out[0].dtype)
+graph = traced(lambda a, b, c: matmul(wide(a), wide(b)) + c, [a, b, bias], traits("gpu", True))
+made = ProductUnit(Product(graph, "ieee"), device, Images("triton"))
+packing = made.packing(None)
+notes.watch(packing.size)
 made.run(a, b, bias, out=out)
 (note,) = notes.launches()
-values = dict(zip(made.packing.names, made.packing.fields.unpack_from(note["parameters"], 8 * 4)))
+values = dict(zip(packing.names, packing.fields.unpack_from(note["parameters"], 8 * 4)))
 addresses = np.frombuffer(note["parameters"], np.uint64, 4).tolist()
 print(json.dumps({
     "grid": note["grid"], "block": note["block"], "shared": note["shared"], "values": values,
@@ -147,7 +154,7 @@ print(json.dumps({
         assert found["grid"] == [4 * 3, 1, 1] and found["block"] == [256, 1, 1] and found["addresses"]
         assert 32 << 10 < found["shared"] <= 227 << 10
         values = found["values"]
-        names = ("m", "n", "k", "l0_0", "r0_0", "e0_0", "e0_1")
+        names = ("m", "n", "k", "x0_0", "x1_0", "x2_0", "x2_1")
         assert [values[name] for name in names] == [512, 384, 256, 256, 384, 0, 1]
 
 

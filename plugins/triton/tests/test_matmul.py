@@ -7,23 +7,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.ir import Graph, Spec
+from mgb.ir import Spec
 from mgb.ir.dtypes import as_dtype
 from mgb.ops.activations import gelu, relu
 from mgb.ops.images.contract import matmul
 from mgb.ops.primitives import cast, maximum
 from mgb.passes.lower import lower
 from mgb.tensor.tracing import graph_of
-from mgb_cuda import ResourceError
+from mgb_cuda import Images, ResourceError
+from mgb_cuda.generated import usual
 from mgb_triton import compiler
 from mgb_triton.backend import traits
 from mgb_triton.matmul import Form, Product
-from mgb_triton.parts import Parts
+from mgb_triton.products import ProductUnit
 from mgb_triton.testing.interpreter import Interpreter, missing
 from mgb_triton.tiles import Tiles
-from triton_helpers import traced
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+F32 = np.dtype(np.float32)
 
 #: The size of one unit in the last place.
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
@@ -37,18 +39,35 @@ def same(x: Any) -> Any:
     return x
 
 
-def product(a: np.ndarray, b: np.ndarray, *rest: np.ndarray, after: Any = same, before: Any = same,
-            tiles: Tiles | None = None, precision: str = "ieee") -> Product:  # fmt: skip
-    whole = np.empty((a.shape[0], b.shape[1]), np.float32)
-    graphs: list[Graph] = [traced(before, a), traced(same, b), traced(after, whole, *rest)]
-    return Product(*graphs, Interpreter(), precision, tiles)
+def product(
+    a: np.ndarray, b: np.ndarray, *rest: np.ndarray, after: Any = same, before: Any = same,
+    transposed: tuple[bool, bool] = (False, False), precision: str = "ieee",
+) -> ProductUnit:  # fmt: skip
+    """The kernel of ``after(before(a) @ b, *rest)``, whose product is in float32."""
+    flips = dict(zip(("transpose_a", "transpose_b"), transposed, strict=True))
+
+    def body(a: Any, b: Any, *rest: Any) -> Any:
+        return after(matmul(cast(before(a), dtype=F32), cast(b, dtype=F32), **flips), *rest)
+
+    graph = lower(graph_of(body, *(Spec(x.shape, x.dtype) for x in (a, b, *rest))), traits("cpu", True))
+    return ProductUnit(Product(graph, precision), Interpreter(), Images("triton"))
 
 
-def run(made: Product, *arrays: np.ndarray) -> np.ndarray:
-    spec = made.epilogue.outputs[0].spec
+def fixed(monkeypatch: pytest.MonkeyPatch, *sizes: int) -> None:
+    """Let every product be cut so."""
+    monkeypatch.setattr("mgb_triton.matmul.tiles_for", lambda *given: Tiles(*sizes))
+
+
+def run(made: ProductUnit, *arrays: np.ndarray) -> np.ndarray:
+    spec = made.frame.graph.outputs[0].spec
     out = np.full(spec.shape, 77, spec.dtype)
     made.run(*arrays, out=[out])
     return out
+
+
+def text_of(made: ProductUnit) -> str:
+    """The text for row-major arrays of the shapes of the graph."""
+    return made.source(usual(made)[1].variant)
 
 
 def wanted(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -66,11 +85,12 @@ class TestProducts:
         want, bound = wanted(a, b)
         assert (np.abs(run(product(a, b), a, b) - want) <= bound).all()
 
-    def test_matmul_with_many_tiles_in_groups(self) -> None:
+    def test_matmul_with_many_tiles_in_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
         a, b = numbers((170, 40), "float32", 0), numbers((40, 100), "float32", 1)
         want, bound = wanted(a, b)
         for group in (1, 3, 8):
-            found = run(product(a, b, tiles=Tiles(16, 16, 16, 4, group)), a, b)
+            fixed(monkeypatch, 16, 16, 16, 4, group)
+            found = run(product(a, b), a, b)
             assert (np.abs(found - want) <= bound).all()
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -79,8 +99,7 @@ class TestProducts:
         bias, residual = numbers((30,), dtype, 2), numbers((40, 30), dtype, 3)
 
         def after(p: Any, bias: Any, residual: Any) -> Any:
-            wide = np.dtype(np.float32)
-            total = maximum(p + cast(bias, dtype=wide), 0) + cast(residual, dtype=wide)
+            total = maximum(p + cast(bias, dtype=F32), 0) + cast(residual, dtype=F32)
             return cast(total, dtype=residual.dtype)
 
         found = run(product(a, b, bias, residual, after=after), a, b, bias, residual)
@@ -104,21 +123,20 @@ class TestProducts:
     def test_matmul_with_64_bit_offsets(
         self, transposed: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Product, "_is_wide", lambda self, values: True)
+        monkeypatch.setattr(Product, "is_wide", lambda self, values: True)
         a, b = numbers((40, 50), "float32", 0), numbers((50, 30), "float32", 1)
         given = [x.T.copy() if flip else x for x, flip in zip((a, b), transposed, strict=True)]
-        graphs = [*(traced(same, x) for x in given), traced(same, np.empty((40, 30), np.float32))]
-        made = Product(*graphs, Interpreter(), transposed=transposed)
+        made = product(*given, transposed=transposed)
         want, bound = wanted(a, b)
         assert (np.abs(run(made, *given) - want) <= bound).all()
-        assert "tl.int64" in made.source(made.expected())
+        assert "tl.int64" in text_of(made)
 
     def test_large_strides_select_64_bit_offsets(self) -> None:
-        made = product(*(numbers((16, 16), "float32", i) for i in range(2)))
-        values = dict(made.sizes) | {f"{name}_{axis}": 16 for name, _ in made.operands for axis in (0, 1)}
-        assert not made.form([0] * 3, values).wide
-        assert made.form([0] * 3, values | {"r0_0": -(1 << 27)}).wide
-        assert made.form([0] * 3, values | {"m": 1 << 16, "k": 1 << 15}).wide
+        made = product(*(numbers((16, 16), "float32", i) for i in range(2))).frame
+        values = dict(made.sizes) | {f"{o.name}_{axis}": 16 for o in made.arrays for axis in (0, 1)}
+        assert not made.is_wide(values)
+        assert made.is_wide(values | {"x1_0": -(1 << 27)})
+        assert made.is_wide(values | {"m": 1 << 16, "k": 1 << 15})
 
     def test_device_with_less_shared_memory_gets_smaller_tiles(self) -> None:
         class Small(Interpreter):
@@ -164,7 +182,8 @@ class TestMutations:
     )
     def test_each_mutation_is_caught(self, pattern: str, into: str, monkeypatch: pytest.MonkeyPatch) -> None:
         a, b = numbers((40, 41), "float32", 0), numbers((41, 37), "float32", 1)
-        made = product(a, b, tiles=Tiles(16, 16, 16, 4, 2))
+        fixed(monkeypatch, 16, 16, 16, 4, 2)
+        made = product(a, b)
         plain = made.source
 
         def source(form: Form) -> str:
@@ -189,8 +208,7 @@ class TestCompiled:
     ) -> None:
         a, b = (np.broadcast_to(numbers((1,), dtype, 0), (1024, 1024)) for _ in range(2))
         made = product(a, b, precision=precision)
-        steps = {f"{name}_{axis}": 1024 if axis == 0 else 1 for name, _ in made.operands for axis in (0, 1)}
-        text = made.source(made.form([4096] * 3, steps | dict.fromkeys("mnk", 1024)))
+        text = text_of(made)
         usage = compiler.usage(text, architecture)
         assert usage.shared <= 227 << 10
         assert usage.stores == 0 and usage.loads == 0 and usage.registers <= 255, usage
@@ -217,28 +235,9 @@ class TestCompiled:
             return activation(matmul(maximum(x, 0) * 2, w, transpose_b=True) + b) + r
 
         specs = [Spec(s, as_dtype(dtype)) for s in ((1024, 1024), (1024, 1024), (1024,), (1024, 1024))]
-        parts = Parts(lower(graph_of(layer, *specs), traits("gpu", True)))
-        graphs = [p.graph for p in (parts.left, parts.right, parts.after)]
-        made = Product(*graphs, Interpreter(), precision, None, parts.transposed)
-        text = made.source(made.expected())
+        graph = lower(graph_of(layer, *specs), traits("gpu", True))
+        text = text_of(ProductUnit(Product(graph, precision), Interpreter(), Images("triton")))
         usage = compiler.usage(text, architecture)
         assert usage.stores == 0 and usage.loads == 0 and usage.shared <= 227 << 10, usage
         used = re.search(r"\b(mma|wgmma|tcgen05)\b", compiler.build(text, architecture).asm["ptx"])
         assert (used is None) == (dtype == "float32" and precision == "ieee"), "tensor cores"
-
-
-class TestErrors:
-    def test_mismatched_matrices_are_rejected(self) -> None:
-        a, b = numbers((4, 5), "float32", 0), numbers((6, 7), "float32", 1)
-        with pytest.raises(ValueError, match="multiplied"):
-            product(a, b)
-
-    def test_unsupported_dtype_is_rejected(self) -> None:
-        a = np.zeros((4, 4), np.int32)
-        with pytest.raises(ValueError, match=r"products of int32; use mgb\.functional\.matmul"):
-            product(a, a)
-
-    def test_unknown_precision_is_rejected(self) -> None:
-        a = np.zeros((4, 4), np.float32)
-        with pytest.raises(ValueError, match="one of ieee, tf32, not 'fast'"):
-            product(a, a, precision="fast")

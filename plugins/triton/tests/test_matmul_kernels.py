@@ -1,4 +1,4 @@
-"""Kernels of groups with a product: saved, called one by one, in place."""
+"""Kernels of groups with a product: saved, joined, chained, in place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mgb.executor import kernels
 from mgb.ir import Graph
 from mgb.jit import load_compiled, trace
 from mgb_triton import products
-from mgb_triton.parts import Parts
+from mgb_triton.matmul import Product
 from mgb_triton.testing.interpreter import Interpreter, missing
 from triton_helpers import call
 
@@ -84,19 +84,35 @@ class TestKernels:
         want = left @ right + np.arange(30.0)
         near(found, want, "float32", np.abs(left) @ np.abs(right))
 
-    def test_products_are_neither_joined_nor_chained(self) -> None:
-        plain = lowered(lambda x, w: x * 2 + w, self.W, self.W)
+    def test_products_are_joined_and_chained_with_other_kernels(self) -> None:
+        plain = lowered(lambda x: x * 2 + 1, self.X)
         a, b = BACKEND.compile(self.graph()), BACKEND.compile(plain)
-        assert BACKEND.join([a, b, b]) is None and BACKEND.join([b, b]) is not None
-        assert BACKEND.chain([b, a], [([1, 1], [2]), ([0, 2], [3])], [0, 1]) is None
-        assert BACKEND.save(a) is not None
+        joined = BACKEND.join([a, b, b])
+        assert joined is not None and BACKEND.save(a) is not None
+        product, *rest = (np.empty(s, np.float32) for s in ((30, 30), (30, 40), (30, 40)))
+        joined.run(self.X, self.W, self.X, self.X, out=(product, *rest))
+        near(product, self.want(), "float32", self.size())
+        for found in rest:
+            np.testing.assert_array_equal(found, self.X * 2 + 1)
+        chain = BACKEND.chain([b, a], [([0], [2]), ([2, 1], [3])], [0, 1, 3])
+        assert chain is not None
+        chain([self.X, self.W, np.empty((30, 40), np.float32), product])
+        x = (self.X * 2 + 1).astype(np.float64)
+        near(product, np.maximum(x @ self.W + 1, 0), "float32", np.abs(x) @ np.abs(self.W) + 1)
 
     def test_shared_cast_is_duplicated_into_each_part(self) -> None:
         """One cast serves an operand and the rest: each part has it."""
         x = numbers((20, 20), "float16", 0)
-        parts = Parts(lowered(lambda x: F.matmul(x, x) + x, x))
-        assert not parts.left.graph.nodes and not parts.right.graph.nodes
-        assert "cast" in [n.op.name for n in parts.after.graph.nodes]
+        made = Product(lowered(lambda x: F.matmul(x, x) + x, x), "ieee")
+        assert not made.left.nodes and not made.right.nodes
+        assert "cast" in [n.op.name for n in made.after.nodes]
+
+    def test_product_without_elements_to_sum_is_zero(self) -> None:
+        """Also by a kernel that was made for others."""
+        kernel = BACKEND.compile(self.graph())
+        out = np.full((30, 30), 77, np.float32)
+        kernel.run(np.empty((30, 0), np.float32), np.empty((0, 30), np.float32), out=(out,))
+        np.testing.assert_array_equal(out, 1)
 
 
 def test_exported_matmul_kernels_load_under_every_setting(
