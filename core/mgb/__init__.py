@@ -64,7 +64,7 @@ _ELSEWHERE = {
 
 
 def _namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
-    """`mgb.numpy`, which follows the array API standard.
+    """Return `mgb.numpy`, which follows the array API standard.
 
     Raises
     ------

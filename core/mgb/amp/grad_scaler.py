@@ -88,7 +88,7 @@ class GradScaler(Holder):
         unscale_grad: bool = True,
         update_scale: bool | str = "if_unscale_grad",
     ) -> None:
-        """``gm.backward`` of the scaled `y`, then `unscale` the gradients and `update` the scale.
+        """Call ``gm.backward`` on the scaled `y`, then `unscale` the gradients and `update` the scale.
 
         Parameters
         ----------

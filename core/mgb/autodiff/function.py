@@ -190,7 +190,7 @@ class Output:
 
 
 def _replaced(value: Any, snapshots: dict[int, Tensor]) -> Any:
-    """`value` with each tensor that has a snapshot replaced by it, inside lists and tuples too."""
+    """Return `value` with each tensor that has a snapshot replaced by it, inside lists and tuples too."""
     if isinstance(value, Tensor):
         return snapshots.get(id(value), value)
     if type(value) in (list, tuple):

@@ -168,7 +168,7 @@ class Tape:
     def pull(
         self, ys: Sequence[Tensor], dys: Sequence[Tensor], ends: Collection[Any], keep: bool = False
     ) -> dict[Any, Tensor]:
-        """As `backward`, but go no further than the nodes `ends`; return the gradients that arrive there.
+        """Run `backward` up to the nodes `ends`; return the gradients that arrive there.
 
         With `keep` the tape is not used up.
         """
@@ -300,7 +300,7 @@ _keeps: dict[tuple[Op, int], tuple[bool, ...]] = {}
 
 
 def _kept_values(op: Op, arity: int) -> tuple[bool, ...]:
-    """For each of `arity` inputs, then for the output: whether the rule of `op` reads its value."""
+    """Return for each of `arity` inputs, then for the output, whether the rule of `op` reads its value."""
     if op.grad is None:
         raise NoGradientError(f"{op.name} has no gradient and no body: declare it with differentiable=False")
     parameters = list(inspect.signature(op.grad).parameters.values())[1:]

@@ -38,7 +38,7 @@ def check_kernel(
     ends: tuple[int, int],
     replaces: Collection[tuple[int, int]] | None = None,
 ) -> Kernel:
-    """`kernel`, if the core can work with it.
+    """Return `kernel`, if the core can work with it.
 
     Parameters
     ----------

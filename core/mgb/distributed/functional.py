@@ -84,7 +84,7 @@ def reduce_scatter_sum(inp: Tensor, group: Ranks = WORLD, device: str | None = N
 
 
 def gather(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
-    """As `all_gather`, on the root; zeros elsewhere, where a gradient enters by them."""
+    """Gather like `all_gather`, on the root only; zeros elsewhere, where gradients enter by them."""
     return _along(collective.gather, inp, group, device, axis)
 
 
@@ -103,7 +103,7 @@ def all_to_all(
     split_axis: int = 0,
     concat_axis: int = 0,
 ) -> Tensor:
-    """Part k along `split_axis` goes to rank k; what comes stands behind each other along `concat_axis`."""
+    """Send part k along `split_axis` to rank k; concatenate what arrives along `concat_axis`."""
     found = as_group(group)
     axes = tuple(normalize_axis("all_to_all", axis, inp.ndim)[0] for axis in (split_axis, concat_axis))
     return _on(device, collective.all_to_all(inp, group=found.key, size=found.size, axes=axes))

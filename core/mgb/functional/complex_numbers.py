@@ -102,7 +102,7 @@ def polar(abs: Any, angle: Any) -> Tensor:
 
 
 def view_as_real(x: Tensor) -> Tensor:
-    """Real and imaginary parts along a new last axis of length 2.
+    """Return the real and imaginary parts along a new last axis of length 2.
 
     Raises
     ------

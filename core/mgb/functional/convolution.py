@@ -22,7 +22,7 @@ Pair = int | Sequence[int]
 
 
 def pair(name: str, value: Pair) -> tuple[int, int]:
-    """`value`, known as `name`, for both axes.
+    """Return `value`, known as `name`, for both axes.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def pair(name: str, value: Pair) -> tuple[int, int]:
 
 
 def along_axes(name: str, value: Any, count: int) -> tuple[int, ...]:
-    """`value`, known as `name`, for each of `count` axes: one integer for all, or one for each."""
+    """Return `value`, known as `name`, for each of `count` axes: one integer for all, or one for each."""
     try:
         given = (index(value),) * count
     except TypeError:
@@ -58,7 +58,7 @@ def conv2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Cross-correlation of images with a kernel.
+    """Cross-correlate images with a kernel.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def conv1d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """`conv2d` of rows: `inp` has shape (N, C, L).
+    """Return `conv2d` of rows: `inp` has shape (N, C, L).
 
     `weight` has the shape (O, C / groups, k) or (groups, O / groups, C / groups, k).
 

@@ -33,7 +33,7 @@ def interpolate(
     mode: str = "bilinear",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """Images (N, C, ...) of another size; integers are interpolated as float32.
+    """Resize images (N, C, ...); integers are interpolated as float32.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _whole(size: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _along(x: Tensor, axis: int, count: int, mode: str, corners: bool) -> Tensor:
-    """`count` elements along `axis`, each a sum of a few old ones."""
+    """Return `count` elements along `axis`, each a sum of a few old ones."""
     length = x.shape[axis]
     places = np.arange(count, dtype=np.float64)
     if mode == "nearest":
@@ -137,7 +137,7 @@ def _taps(t: np.ndarray[Any, Any], cubic: bool) -> list[tuple[int, np.ndarray[An
 
 
 def _keys(d: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Keys' cubic at the distance `d`, of 2 at most."""
+    """Evaluate Keys' cubic at the distance `d`, of 2 at most."""
     near = ((_SLOPE + 2) * d - (_SLOPE + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d - 4
     weights: np.ndarray[Any, Any] = np.where(d <= 1, near, _SLOPE * far)
@@ -145,7 +145,7 @@ def _keys(d: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
-    """Channels spread over the image: (..., C r r, H, W) becomes (..., C, H r, W r) (Shi et al. 2016).
+    """Spread channels over the image: (..., C r r, H, W) becomes (..., C, H r, W r) (Shi et al. 2016).
 
     Raises
     ------

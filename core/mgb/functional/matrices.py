@@ -27,7 +27,7 @@ def matmul(
     transpose_b: bool = False,
     compute_mode: str = "default",
 ) -> Tensor:
-    """The matrix product; leading axes are batches and broadcast, vectors are rows or columns as in NumPy.
+    """Multiply matrices; leading axes are batches and broadcast, vectors are rows or columns as in NumPy.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
 
 
 def tril(inp: Tensor, diagonal: int = 0) -> Tensor:
-    """0 above a diagonal of the matrices in the last two axes; positive diagonals are above the main one.
+    """Zero the elements above a diagonal of the matrices in the last two axes; positive ones are further up.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def tril(inp: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def triu(inp: Tensor, diagonal: int = 0) -> Tensor:
-    """0 below a diagonal of the matrices in the last two axes; positive diagonals are above the main one.
+    """Zero the elements below a diagonal of the matrices in the last two axes; positive ones are further up.
 
     Examples
     --------

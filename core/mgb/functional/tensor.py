@@ -52,7 +52,7 @@ def _axis(name: str, axis: int, ndim: int) -> int:
 
 
 def cast(inp: Tensor, dtype: Any) -> Tensor:
-    """The same values as `dtype`.
+    """Return the same values as `dtype`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def cast(inp: Tensor, dtype: Any) -> Tensor:
 
 
 def copy(inp: Tensor, device: str | None = None) -> Tensor:
-    """Another Tensor of the same value, on `device` if it is given.
+    """Return another Tensor of the same value, on `device` if it is given.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def copy(inp: Tensor, device: str | None = None) -> Tensor:
 
 
 def reshape(inp: Tensor, target_shape: Shape) -> Tensor:
-    """The same elements in row-major order under `target_shape`, where one length may be -1.
+    """Return the same elements in row-major order under `target_shape`, where one length may be -1.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def reshape(inp: Tensor, target_shape: Shape) -> Tensor:
 
 
 def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
-    """`inp` repeated along new and length-1 axes until it has `shape`, where None keeps a length.
+    """Return `inp` repeated along new and length-1 axes until it has `shape`, where None keeps a length.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
 
 
 def expand_dims(inp: Tensor, axis: Shape) -> Tensor:
-    """New axes of length 1, which stand at `axis` in the result.
+    """Insert axes of length 1, at `axis` in the result.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def expand_dims(inp: Tensor, axis: Shape) -> Tensor:
 
 
 def squeeze(inp: Tensor, axis: Shape | None = None) -> Tensor:
-    """Without the axes of length 1 in `axis`; None means all of length 1.
+    """Remove the axes of length 1 in `axis`; None means all of length 1.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def transpose(inp: Tensor, pattern: Sequence[Any] | None = None) -> Tensor:
 
 
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
-    """`axis1` and `axis2` exchanged.
+    """Return `axis1` and `axis2` exchanged.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tens
 
 
 def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """`inp` cut along `axis`.
+    """Return `inp` cut along `axis`.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def where(mask: Any) -> tuple[Tensor, ...]: ...
 @overload
 def where(mask: Any, x: Any, y: Any) -> Tensor: ...
 def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...]:
-    """`x` where `mask` holds, `y` elsewhere; of a `mask` alone, ``non_zero(mask, as_tuple=True)``.
+    """Return `x` where `mask` holds, `y` elsewhere; of a `mask` alone, ``non_zero(mask, as_tuple=True)``.
 
     Raises
     ------
@@ -338,7 +338,7 @@ def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...
 
 
 def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
-    """`value` where `mask` holds, `inp` elsewhere; the dtype is that of `inp`.
+    """Return `value` where `mask` holds, `inp` elsewhere; the dtype is that of `inp`.
 
     Examples
     --------
@@ -392,7 +392,7 @@ def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor
 
 
 def take_along_axis(inp: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """`gather` in NumPy's argument order; lengths of 1 beside `axis` broadcast.
+    """Return `gather` in NumPy's argument order; lengths of 1 beside `axis` broadcast.
 
     Examples
     --------

@@ -31,7 +31,7 @@ def run_graph(graph: Graph, arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _placed(graph: Graph, values: Sequence[Any]) -> list[Any]:
-    """Constants among the results are NumPy's, which a result is not everywhere."""
+    """Put constants among the results, which are NumPy's, on the devices of the outputs."""
     return [place(v, node.spec.device) for v, node in zip(values, graph.outputs)]
 
 

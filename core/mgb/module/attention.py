@@ -108,7 +108,7 @@ class MultiHeadAttention(Module):
         return out
 
     def _split(self, x: Tensor) -> Tensor:
-        """``(batch, length, embed_dim)`` to ``(batch, heads, length, embed_dim / heads)``."""
+        """Split heads: ``(batch, length, embed_dim)`` to ``(batch, heads, length, embed_dim / heads)``."""
         batch, length, width = x.shape
         parts = F.reshape(x, (batch, length, self.num_heads, width // self.num_heads))
         return F.transpose(parts, (0, 2, 1, 3))

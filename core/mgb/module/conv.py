@@ -54,13 +54,13 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def _each(self, name: str, value: Pair) -> tuple[int, ...]:
-        """`value` for each axis of the window."""
+        """Return `value` for each axis of the window."""
         if self.axes > 1:
             return (pair if self.axes == 2 else triple)(name, value)
         return (size(name, value[0] if isinstance(value, Sequence) and len(value) == 1 else value),)
 
     def _weight_shape(self) -> tuple[int, ...]:
-        """Shape of the weight: grouped weights have the group as a first axis."""
+        """Return the shape of the weight: grouped weights have the group as a first axis."""
         raise NotImplementedError
 
     def _grouped(self, first: int, second: int) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ class Conv2d(_Convolution):
         return self._grouped(self.out_channels, self.in_channels)
 
     def _padded(self, inp: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-        """`inp` with a border that is not of zeros, and what is left to pad."""
+        """Return `inp` with a border that is not of zeros, and what is left to pad."""
         if self.padding_mode == "zeros":
             return inp, self.padding
         border = [(0, 0), (0, 0), *((p, p) for p in self.padding)]

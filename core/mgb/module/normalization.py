@@ -29,7 +29,7 @@ class _Normalization(Module):
         self.bias = Parameter(np.zeros(shape)) if affine and bias else None
 
     def reset_parameters(self) -> None:
-        """Back to the initial values."""
+        """Reset the parameters to their initial values."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -68,7 +68,7 @@ class _BatchNorm(_Normalization):
             init.ones_(self.running_var)
 
     def reset_parameters(self) -> None:
-        """Back to the initial values, statistics included."""
+        """Reset the parameters to their initial values, statistics included."""
         super().reset_parameters()
         self.reset_running_stats()
 

@@ -9,7 +9,7 @@ from ..errors import ConversionError, ShapeError
 
 
 def size(name: str, value: Any) -> int:
-    """`value`, an argument of the name `name`.
+    """Return `value`, an argument of the name `name`.
 
     Raises
     ------

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned `k` times by a quarter, from the first of `axes` towards the second."""
+    """Rotate `k` times by a quarter, from the first of `axes` towards the second."""
     m = c.as_tensor(m)
     first, second = (normalize_axis("rot90", axis, m.ndim)[0] for axis in axes)
     if first == second:
@@ -57,7 +57,7 @@ def flipud(m: Any) -> Tensor:
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
-    """`axis` before the axis `start`."""
+    """Move `axis` before the axis `start`."""
     a = c.as_tensor(a)
     (place,) = normalize_axis("rollaxis", axis, a.ndim)
     if not -a.ndim <= start <= a.ndim:
@@ -67,7 +67,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """Parts whose lengths differ by 1 at most, the longer ones first, or cut at the indices."""
+    """Split into parts whose lengths differ by 1 at most, the longer ones first, or at the indices."""
     ary = c.as_tensor(ary)
     (place,) = normalize_axis("array_split", axis, ary.ndim)
     length = int(ary.shape[place])
@@ -79,7 +79,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tenso
 
 
 def split_along(axis: int) -> Callable[..., list[Tensor]]:
-    """``np.vsplit`` and its like."""
+    """Make ``np.vsplit`` and the like."""
 
     def parts(ary: Any, indices_or_sections: Any) -> list[Tensor]:
         ary = c.as_tensor(ary)
@@ -99,7 +99,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
 
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Tensor:
-    """A vector without the zeros at its ends. Reads the values."""
+    """Return a vector without the zeros at its ends. Reads the values."""
     row: Tensor = c.as_tensor(filt)
     (places,) = np.nonzero(row.numpy())
     if not places.size:
@@ -112,18 +112,18 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Tensor:
 
 
 def column_stack(tup: Sequence[Any]) -> Tensor:
-    """Side by side; a vector is a column."""
+    """Put arrays side by side; a vector is a column."""
     parts = map(c.as_tensor, tup)
     return tensor.concat([reshape(x, shape=(x.size, 1)) if x.ndim < 2 else x for x in parts], 1)
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Tensor:
-    """`values` behind `arr`; without an axis, both in a row."""
+    """Return `values` behind `arr`; without an axis, both in a row."""
     return c.concatenate(tensors("append", (arr, values)), axis)
 
 
 def block(arrays: Any) -> Tensor:
-    """Blocks in nested lists, the innermost side by side along the last axis."""
+    """Assemble blocks in nested lists, the innermost side by side along the last axis."""
 
     def depth(x: Any) -> int:
         return 1 + max(map(depth, x)) if isinstance(x, list) else 0
@@ -144,7 +144,7 @@ def block(arrays: Any) -> Tensor:
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
-    """`values` before the places `obj`, which are those in `arr`."""
+    """Return `values` before the places `obj`, which are those in `arr`."""
     arr, values = tensors("insert", (arr, values))
     arr, place = (flatten(arr), 0) if axis is None else (arr, normalize_axis("insert", axis, arr.ndim)[0])
     length = int(arr.shape[place])
@@ -162,7 +162,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
-    """Without what stands at the places `obj`: an index, a slice, indices or a mask."""
+    """Remove the elements at the positions `obj`: an index, a slice, indices or a mask."""
     arr = c.as_tensor(arr)
     arr, place = (flatten(arr), 0) if axis is None else (arr, normalize_axis("delete", axis, arr.ndim)[0])
     kept = np.delete(np.arange(int(arr.shape[place])), np.asarray(obj) if isinstance(obj, Tensor) else obj)
@@ -205,7 +205,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """Of the choices the one of the first condition that is true."""
+    """Select from the choices that of the first condition that is true."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(f"select: {len(condlist)} conditions for {len(choicelist)} choices")
     out = default
@@ -215,7 +215,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 def choose(a: Any, choices: Any, *, mode: str = "raise") -> Tensor:
-    """Of each element the one in the choice of the number in `a`; `mode` says what others are."""
+    """Pick each element from the choice numbered in `a`; `mode` handles other numbers."""
     a = c.as_tensor(a)
     given = list(choices) if not isinstance(choices, Tensor) else [choices[i] for i in range(len(choices))]
     if mode == "wrap":
@@ -239,7 +239,7 @@ def extract(condition: Any, arr: Any) -> Tensor:
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
-    """By the last condition that is true the function, of all elements, or the number; else the last one.
+    """Apply the function, or take the number, of the last condition that is true; else the last one.
 
     Examples
     --------
@@ -263,12 +263,12 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
 
 def partition(a: Any, kth: Any, axis: int | None = -1) -> Tensor:
-    """As `sort`, which leaves every element at its place."""
+    """Sort like `sort`, which puts every element at its place."""
     return c.sort(c.as_tensor(a), axis)
 
 
 def argpartition(a: Any, kth: Any, axis: int | None = -1) -> Tensor:
-    """As `argsort`, which leaves every element at its place."""
+    """Return `argsort`, which puts every element at its place."""
     return c.argsort(c.as_tensor(a), axis)
 
 
@@ -282,7 +282,7 @@ def lexsort(keys: Any, axis: int = -1) -> Tensor:
 
 
 def unravel_index(indices: Any, shape: Sequence[int]) -> tuple[Tensor, ...]:
-    """Places in a row as places along each axis of `shape`."""
+    """Convert flat indices to indices along each axis of `shape`."""
     rest, found = c.as_tensor(indices), []
     for length in reversed(tuple(shape)):
         found.append(rest % length)
@@ -291,7 +291,7 @@ def unravel_index(indices: Any, shape: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise") -> Tensor:
-    """Places along each axis of `dims` as places in a row; `mode` says what is done with others."""
+    """Convert indices along each axis of `dims` to flat indices; `mode` handles those out of range."""
     out: Any = 0
     for index, length in zip(multi_index, dims, strict=True):
         place = c.as_tensor(index)
@@ -309,7 +309,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
 
 
 def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi) -> Tensor:
-    """Angles without jumps: what is more than `discont` is taken off by whole periods."""
+    """Remove the jumps of angles: whole periods are taken off a difference above `discont`."""
     p = c.as_tensor(p)
     (place,) = normalize_axis("unwrap", axis, p.ndim)
     steps = c.diff(p, axis=place)
@@ -329,7 +329,7 @@ def fix(x: Any) -> Tensor:
 
 
 def infinite(sign: int) -> Callable[[Any], Tensor]:
-    """``np.isposinf`` or ``np.isneginf``."""
+    """Make ``np.isposinf`` or ``np.isneginf``."""
 
     def found(x: Any) -> Tensor:
         return eq(c.as_tensor(x), sign * np.inf)
@@ -357,7 +357,7 @@ def inner(a: Any, b: Any) -> Tensor:
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """`func1d` of each vector along `axis`, one after the other: `mgb.vmap` does all at once."""
+    """Apply `func1d` to each vector along `axis`, one after the other: `mgb.vmap` does all at once."""
     arr = c.as_tensor(arr)
     (place,) = normalize_axis("apply_along_axis", axis, arr.ndim)
     last = tensor.moveaxis(arr, place, -1)
@@ -369,7 +369,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Tensor:
-    """``func(a, axis)`` over one of the axes after the other, which stay with length 1."""
+    """Apply ``func(a, axis)`` over one of the axes after the other, which stay with length 1."""
     out = c.as_tensor(a)
     for axis in (axes,) if isinstance(axes, int) else axes:
         found = c.as_tensor(func(out, axis))

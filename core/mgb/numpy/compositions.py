@@ -33,12 +33,12 @@ from ..tensor.apply import literal, tensors
 
 
 def as_tensor(value: Any) -> Tensor:
-    """`value` itself, or the literal that it is."""
+    """Return `value` itself, or the literal that it is."""
     return value if isinstance(value, Tensor) else literal(value)
 
 
 def on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For functions whose answer is no Tensor: they read the values."""
+    """Make a function whose result is not a Tensor: it reads the values."""
 
     @wraps(function)
     def read(*args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ def reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """As `reduction`, with a value to begin from."""
+    """Make a `reduction` with a value to begin from."""
 
     def reduced(
         a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None
@@ -73,7 +73,7 @@ def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor])
 
 
 def extreme(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """As `reduction_from`, without a dtype; the extreme of nothing is the value to begin from."""
+    """Make a `reduction_from` without a dtype; of an empty array it is the value to begin from."""
 
     def reduced(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Tensor:
         a = as_tensor(a)
@@ -89,7 +89,7 @@ def extreme(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Cal
 
 
 def spread(function: Callable[..., Tensor], root: bool) -> Callable[..., Tensor]:
-    """`var` or `std`, divided by ``n - ddof``."""
+    """Make `var` or `std`, divided by ``n - ddof``."""
 
     def reduced(
         a: Tensor, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
@@ -143,7 +143,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
 
 
 def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """`functional.split` that takes no parts of unequal lengths."""
+    """Split like `functional.split`, but into parts of equal lengths only."""
     (place,) = normalize_axis("split", axis, ary.ndim)
     if is_single(indices_or_sections) and ary.shape[place] % operator.index(indices_or_sections):
         raise ShapeError(f"split: axis {place} of {ary.shape} has no {indices_or_sections} equal parts")
@@ -185,7 +185,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 
 
 def round_even(a: Tensor, decimals: int = 0) -> Tensor:
-    """To `decimals` digits after the point; halfway cases go to the even neighbour."""
+    """Round to `decimals` digits after the point; halfway cases go to the even neighbour."""
     if decimals == 0:
         return +a if a.dtype.kind in "biu" else round(a)
     if decimals > 0:
@@ -195,7 +195,7 @@ def round_even(a: Tensor, decimals: int = 0) -> Tensor:
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Tensor:
-    """`a` within bounds; the upper one holds where they cross, and NaN among them gives NaN."""
+    """Return `a` within bounds; the upper one holds where they cross, and NaN among them gives NaN."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise ValueError("clip: a bound is given twice, by its place and as min= or max=")
     low, high = (a_min if min is None else min), (a_max if max is None else max)
@@ -206,7 +206,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 def nan_to_num(
     x: Tensor, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """Numbers for NaN and the infinities: the largest there are, unless others are given."""
+    """Replace NaN and the infinities by numbers: the largest there are, unless others are given."""
     if x.dtype not in dtypes.FLOATS:
         return +x
     most = float(finfo(x.dtype).max)  # type: ignore[no-untyped-call]
@@ -322,7 +322,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
 
 
 def at_least(ndim: int) -> Callable[..., Any]:
-    """``np.atleast_1d`` and its like."""
+    """Make ``np.atleast_1d`` and the like."""
 
     def padded(*arys: Any) -> Any:
         made = [_with_axes(as_tensor(a), ndim) for a in arys]
@@ -332,7 +332,7 @@ def at_least(ndim: int) -> Callable[..., Any]:
 
 
 def _with_axes(x: Tensor, ndim: int) -> Tensor:
-    """New axes in front; of a vector or a matrix, the third goes to the end, as in NumPy."""
+    """Add axes in front; of a vector or a matrix, the third goes to the end, as in NumPy."""
     if x.ndim >= ndim:
         return x
     if ndim < 3:
@@ -341,7 +341,7 @@ def _with_axes(x: Tensor, ndim: int) -> Tensor:
 
 
 def stacked(ndim: int, axis: int) -> Callable[..., Tensor]:
-    """``np.vstack`` and its like."""
+    """Make ``np.vstack`` and the like."""
 
     def joined(tup: Sequence[Any]) -> Tensor:
         parts = [_with_axes(t, ndim) for t in tensors("concat", tup)]
@@ -426,7 +426,7 @@ def histogram(
 
 
 def histograms(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``np.histogram2d`` or ``np.histogramdd``, which read the values, with their results as Tensors."""
+    """Make ``np.histogram2d`` or ``np.histogramdd``, which read the values, with Tensors as results."""
 
     def as_tensors(value: Any) -> Any:
         return [Tensor(v) for v in value] if isinstance(value, list | tuple) else Tensor(value)
@@ -439,7 +439,7 @@ def histograms(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable: bool = True) -> Tensor:
-    """In order; without an axis, the flattened `a`. It is stable, whatever `kind`."""
+    """Sort; without an axis, the flattened `a`. It is stable, whatever `kind`."""
     return math.sort(flatten(a) if axis is None else a, dim=-1 if axis is None else axis)[0]
 
 
@@ -449,7 +449,7 @@ def argsort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable
 
 
 def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Tensor:
-    """Elements by their places; those out of range are refused, or go round, or are those of the nearest end.
+    """Take elements by index; `mode` says whether those out of range raise, wrap around or are clipped.
 
     Examples
     --------
@@ -469,7 +469,7 @@ def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
 
 
 def take_along_axis(arr: Tensor, indices: Any, axis: int | None = -1) -> Tensor:
-    """`gather` in NumPy's order of arguments.
+    """Gather elements, like `gather` but in NumPy's order of arguments.
 
     Examples
     --------

@@ -34,7 +34,7 @@ def _kind_of(*numbers: Any) -> str:
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """`obj` as a Tensor.
+    """Return `obj` as a Tensor.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def _natural(obj: Any) -> np.dtype[Any]:
 
 
 def full(shape: creation.Shape, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`fill_value` everywhere; without a `dtype`, a float makes float32, an integer int64.
+    """Return `fill_value` everywhere; without a `dtype`, a float makes float32, an integer int64.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def full(shape: creation.Shape, fill_value: Any, *, dtype: Any = None, device: s
 
 
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`fill_value` everywhere, with the shape, dtype and device of `x`.
+    """Return `fill_value` everywhere, with the shape, dtype and device of `x`.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: str |
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """``start, start + step, ...`` up to `stop`, which is left out; of integers int64, else float32.
+    """Return ``start, start + step, ...`` up to `stop`, which is left out; of integers int64, else float32.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False.
+    """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def linspace(
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """1 on the `k`-th diagonal of a matrix, 0 beside it.
+    """Return 1 on the `k`-th diagonal of a matrix, 0 beside it.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """0 above the `k`-th diagonal of the matrices in the last two axes.
+    """Return 0 above the `k`-th diagonal of the matrices in the last two axes.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """0 below the `k`-th diagonal of the matrices in the last two axes.
+    """Return 0 below the `k`-th diagonal of the matrices in the last two axes.
 
     Examples
     --------

@@ -39,7 +39,7 @@ def _norm(name: str, norm: str | None) -> str:
 
 
 def _fitted(name: str, x: Tensor, length: int, axis: int) -> Tensor:
-    """`x` cut, or with zeros at its end, so that `axis` is `length` long."""
+    """Return `x` cut, or with zeros at its end, so that `axis` is `length` long."""
     own = x.shape[axis]
     if length < 1:
         raise ShapeError(f"{name}: a transform of {length} elements: at least one is wanted")
@@ -194,7 +194,7 @@ irfft2 = _several("irfft2", _to_real, (-2, -1), "The inverse of `rfft2`.")
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """The frequencies of the elements of `fft`, in cycles for each unit of `d`, the step of the samples."""
+    """Return the frequencies of the elements of `fft`, in cycles per unit of `d`, the step of the samples."""
     place = along((amount(n, "fftfreq: n"),), (0,), dtype, _device(device))
     return where(le((n + 1) // 2, place), place - n, place) / (n * d)
 

@@ -61,7 +61,7 @@ def polymul(a1: Any, a2: Any) -> Tensor:
 
 
 def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
-    """Quotient and rest. Zeros at the front of the rest are taken off, which reads it."""
+    """Return quotient and remainder. Leading zeros of the remainder are removed, which reads it."""
     rest, divisor = (c.at_least(1)(x) for x in _floats("polydiv", u, v))
     degree, steps = int(divisor.shape[0]) - 1, int(rest.shape[0]) - int(divisor.shape[0]) + 1
     found: list[Tensor] = []

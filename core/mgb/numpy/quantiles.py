@@ -43,7 +43,7 @@ _PLACES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _halves(place: Tensor, whole: float, other: float) -> Tensor:
-    """So far behind the element before `place`, where that is whole, or else."""
+    """Round `place` down and add `whole` where it was an integer, `other` elsewhere."""
     before = floor(place)
     return before + where(eq(place, before), whole, other)
 
@@ -88,7 +88,7 @@ def _at(ordered: Tensor, place: Tensor, n: Tensor) -> Tensor:
 
 
 def quantiles(share: float, skip: bool) -> Callable[..., Tensor]:
-    """``np.quantile`` and its like: `q` times `share`, without what is NaN if `skip`."""
+    """Make ``np.quantile`` and the like: `q` times `share`, without what is NaN if `skip`."""
 
     def found(a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Tensor:
         x = a if isinstance(a, Tensor) else literal(a)

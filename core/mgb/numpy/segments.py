@@ -17,7 +17,7 @@ from . import compositions as c
 
 
 def reduceat(fold: str) -> Callable[..., Tensor]:
-    """``np.add.reduceat`` and its like: of each index the elements from there to the next index, folded.
+    """Make ``np.add.reduceat`` and the like: each index reduces the elements up to the next one.
 
     Where the next one is not larger there is but the element at the index. The indices are read.
     """

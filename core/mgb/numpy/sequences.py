@@ -39,7 +39,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
-    """Between which of the edges each element lies, as int32; the edges ascend or descend."""
+    """Return between which edges each element lies, as int32; the edges ascend or descend."""
     x, bins = tensors("digitize", (x, bins))
     if bins.ndim != 1 or not bins.size:
         raise ShapeError(f"digitize: the edges are a vector, not of shape {bins.shape}")
@@ -49,7 +49,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
 
 
 def kron(a: Any, b: Any) -> Tensor:
-    """`b` times each element of `a`, side by side."""
+    """Multiply `b` by each element of `a`, side by side."""
     a, b = tensors("kron", (a, b))
     ndim = max(a.ndim, b.ndim)
     left, right = ((1,) * (ndim - x.ndim) + x.shape for x in (a, b))
@@ -114,7 +114,7 @@ def _spacing(step: Any, f: Tensor, axis: int) -> Any:
 
 
 def _slope(f: Tensor, h: Any, axis: int, edge_order: int) -> Tensor:
-    """Second order inside, of order `edge_order` at the ends: Quarteroni et al., "Numerical mathematics"."""
+    """Return a slope of second order inside and of `edge_order` at the ends (Quarteroni et al.)."""
     n = f.shape[axis]
     if n <= edge_order:
         raise ShapeError(f"gradient: axis {axis} of {f.shape} needs at least {edge_order + 1} elements")

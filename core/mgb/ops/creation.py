@@ -20,7 +20,7 @@ Shape = int | Sequence[int]
 
 
 def as_shape(shape: Any, name: str = "a shape") -> tuple[int, ...]:
-    """`shape`, given as an integer, a sequence or an integer Tensor, as a tuple.
+    """Return `shape`, given as an integer, a sequence or an integer Tensor, as a tuple.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def _device(device: str | None) -> str:
 
 
 def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`value` everywhere.
+    """Return `value` everywhere.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None)
 
 
 def zeros(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
-    """0 everywhere, of float32 without a `dtype`; see `full`.
+    """Return 0 everywhere, of float32 without a `dtype`; see `full`.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def zeros(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
 
 
 def ones(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
-    """1 everywhere, of float32 without a `dtype`; see `full`.
+    """Return 1 everywhere, of float32 without a `dtype`; see `full`.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def ones(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
 
 
 def full_like(inp: Tensor | Spec, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`value` everywhere, with the shape, dtype and device of `inp`.
+    """Return `value` everywhere, with the shape, dtype and device of `inp`.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def full_like(inp: Tensor | Spec, value: Any, dtype: Any = None, device: str | N
 
 
 def zeros_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
-    """0 everywhere, with the shape, dtype and device of `inp`.
+    """Return 0 everywhere, with the shape, dtype and device of `inp`.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def zeros_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None)
 
 
 def ones_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
-    """1 everywhere, with the shape, dtype and device of `inp`.
+    """Return 1 everywhere, with the shape, dtype and device of `inp`.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def arange(
     dtype: Any = "float32",
     device: str | None = None,
 ) -> Tensor:
-    """``start, start + step, ...`` up to `stop`, which is left out; ``arange(n)`` counts from 0 to n - 1.
+    """Return ``start, start + step, ...`` below `stop`; ``arange(n)`` counts from 0 to n - 1.
 
     Each may be a 0-d Tensor; how many there are depends on its value, which is read inside a trace.
 
@@ -171,13 +171,13 @@ def arange(
 
 
 def _steps(way: Any, by: Any) -> int:
-    """``ceil(way / by)``, followed where `way` is a size."""
+    """Return ``ceil(way / by)``, followed where `way` is a size."""
     steps: int = -(-way // by) if type(way) is Size and type(by) is int else int(np.ceil(way / by))
     return steps
 
 
 def _term(number: Any, dtype: np.dtype[Any]) -> Any:
-    """A Tensor stays one, since its value may differ from call to call; that of integers gets `dtype`."""
+    """Return a Tensor as it is, since its value may vary between calls; one of integers gets `dtype`."""
     return cast(number, dtype=dtype) if getattr(number, "dtype", None) in dtypes.INTEGERS else number
 
 
@@ -196,7 +196,7 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, both of them included exactly.
+    """Return `num` evenly spaced numbers from `start` to `stop`, both of them included exactly.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def linspace(
 def eye(
     N: Shape, M: int | None = None, dtype: Any = "float32", device: str | None = None, k: int = 0
 ) -> Tensor:
-    """1 on a diagonal of a matrix, 0 beside it.
+    """Return 1 on a diagonal of a matrix, 0 beside it.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ argtopk = declare(
 
 
 def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
-    """The indices that put `inp` in order along `axis`, in int32, or int64 beyond 2**31; the order is stable.
+    """Return the int32 indices (int64 beyond 2**31) that sort `inp` along `axis`; the order is stable.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
 
 
 def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, Tensor]:
-    """`inp` in order along the axis `dim`.
+    """Return `inp` in order along the axis `dim`.
 
     Returns
     -------

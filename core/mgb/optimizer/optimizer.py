@@ -169,7 +169,7 @@ class Optimizer(Holder):
                 param.grad = None
 
     def _tell(self) -> None:
-        """A trace is told that what it does follows from the groups."""
+        """Tell a trace that what it does depends on the groups."""
         session = ACTIVE.get()
         if session is not None:
             session.entered(self)
@@ -184,7 +184,7 @@ class Optimizer(Holder):
                 yield from inside(name, value)
 
     def __decides__(self) -> Iterator[Any]:
-        """For which parameters it works, and the hyper-parameters that no step reads again."""
+        """Yield for which parameters it works, and the hyper-parameters that no step reads again."""
         yield "param_groups"
         for place, group in enumerate(self.param_groups):
             asked = self._asked_for(group)
@@ -212,7 +212,7 @@ class Optimizer(Holder):
 
     @abstractmethod
     def _live(self, group: Group) -> dict[str, Callable[[], float]]:
-        """The numbers that a compiled step reads again at every call, by the names that `_update` uses."""
+        """Return the numbers that a compiled step reads at every call, by their names in `_update`."""
 
     @abstractmethod
     def _update(
@@ -285,7 +285,7 @@ class Optimizer(Holder):
 
 
 def zeros_state(param: Parameter) -> Tensor:
-    """Zeros like `param`; float32 when the parameter has 16 bits, so that small changes add up."""
+    """Return zeros like `param`; float32 when the parameter has 16 bits, so that small changes add up."""
     return Tensor(np.zeros(param.shape), dtype=wide(param), device=param.device)
 
 

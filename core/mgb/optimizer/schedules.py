@@ -58,7 +58,7 @@ class _Factor(LRScheduler):
     """The first learning rate times a factor that all groups share."""
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         raise NotImplementedError
 
     def get_lr(self) -> list[float]:
@@ -89,7 +89,7 @@ class StepLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return float(self.gamma ** (epoch // self.step_size))
 
 
@@ -113,7 +113,7 @@ class ExponentialLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return float(self.gamma**epoch)
 
 
@@ -145,7 +145,7 @@ class LinearLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         part = min(epoch, self.total_iters) / self.total_iters
         return self.start_factor + (self.end_factor - self.start_factor) * part
 
@@ -172,7 +172,7 @@ class ConstantLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return self.first_factor if epoch < self.total_iters else 1.0
 
 
@@ -198,12 +198,12 @@ class PolynomialLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return float((1 - min(epoch, self.total_iters) / self.total_iters) ** self.power)
 
 
 def _cosine(start: float, end: float, part: float) -> float:
-    """Half a wave from `start` to `end`."""
+    """Return a point of half a cosine wave from `start` to `end`."""
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
@@ -365,7 +365,7 @@ class _Several(LRScheduler):
         super().__init__(optimizer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer."""
+        """Return the state of the schedule, without the optimizer."""
         return {**super().state_dict(), "schedulers": [s.state_dict() for s in self.schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ def _blaming(name: str) -> Iterator[None]:
 
 
 def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """`obj` with every array moved to `arrays`, and said what it was."""
+    """Return `obj` with every array moved to `arrays`, and a description of what it was."""
     if isinstance(obj, Tensor | np.ndarray):
         name = _unused(path or "value", arrays)
         if not isinstance(obj, Tensor):
@@ -110,7 +110,7 @@ def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
 
 
 def _unused(path: str, arrays: dict[str, Any]) -> str:
-    """`path`, or a longer name when a key with a dot in it has led to the same path."""
+    """Return `path`, or a longer name when a key with a dot in it has led to the same path."""
     while path in arrays or path == _METADATA:
         path += "'"
     return path

@@ -81,7 +81,7 @@ def graph_of(function: Callable[..., Any], *specs: Spec) -> Graph:
 
 
 def rebuild(function: Callable[..., Any], inputs: Sequence[Node]) -> Graph:
-    """As `graph_of`, over input nodes that exist already: every Graph -> Graph pass ends here."""
+    """Build a graph over input nodes that exist already: every Graph -> Graph pass ends here."""
     builder = Builder()
     out = exactly(run_in, builder, function, *(builder.tensor(n) for n in inputs))
     outputs = out if isinstance(out, tuple | list) else (out,)

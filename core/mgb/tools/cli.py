@@ -254,7 +254,7 @@ def _backends(arguments: argparse.Namespace) -> int:
 
 
 def _print_folded(text: str, first: str, other: str) -> None:
-    """Lines that fit in the terminal; words that do not stay whole, as paths and commands have to."""
+    """Print lines that fit in the terminal; paths, commands and other words stay whole."""
     width = max(_console().width, len(other) + 20)
     lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=other,
                           break_long_words=False, break_on_hyphens=False)  # fmt: skip
@@ -262,7 +262,7 @@ def _print_folded(text: str, first: str, other: str) -> None:
 
 
 def _console() -> Any:
-    """Prints tables that fit in the terminal, or in ``COLUMNS``; in a file they are as wide as they are."""
+    """Return a console with tables that fit in the terminal, or in ``COLUMNS``; files get full width."""
     from rich.console import Console
 
     console = Console()

@@ -195,7 +195,7 @@ def _by_element(node: Node, _size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _shifted(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """Of an op that works along the axes in its parameter ``axis``: they stand one further."""
+    """Batch an op that works along the axes in its parameter ``axis``: they move up by one."""
     axis = node.params["axis"]
     further = axis + 1 if isinstance(axis, int) else tuple(a + 1 for a in axis)
     return apply(node.op, *(full(v, size) for v in values), **{**node.params, "axis": further})
@@ -221,7 +221,7 @@ def _windowed(node: Node, size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _otherwise(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """Of an op without a rule: its body, batched, or one element after the other."""
+    """Batch an op without a rule: by its body, or one element after the other."""
     body = node.op.body
     if body is None:
         return _one_by_one(node, size, values)

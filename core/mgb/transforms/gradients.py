@@ -63,7 +63,7 @@ class _Linearized:
 def _of_parts(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums
 ) -> tuple[Callable[..., Any], list[Tensor], Structure]:
-    """`function` of the leaves of the arguments `argnums` alone, those leaves, and how they are nested."""
+    """Return `function` of only the leaves of the arguments `argnums`, those leaves, and their nesting."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if any(not -len(args) <= n < len(args) for n in numbers):
         raise TransformError(f"argnums {argnums} of a call with {len(args)} arguments by position")
@@ -143,7 +143,7 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fal
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``function(*primals)``, and the function from its cotangents to a tuple of gradients; then aux.
+    """Return ``function(*primals)``, and the function from its cotangents to a tuple of gradients; then aux.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """``function(*primals)`` and its derivative in the direction of `tangents`.
+    """Return ``function(*primals)`` and its derivative in the direction of `tangents`.
 
     The pullback is linear in the cotangents, and its own pullback is the derivative.
 
@@ -192,7 +192,7 @@ def plain_spec(tensor: Tensor) -> Spec:
 
 
 def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:
-    """One-hot values of all leaves, along a new axis that has a place for each of their elements."""
+    """Return one-hot values of all leaves, along a new axis with an index for each of their elements."""
     specs = [plain_spec(x) for x in leaves]
     eye = np.eye(sum(s.size for s in specs))
     ends = np.cumsum([s.size for s in specs])[:-1]
@@ -201,7 +201,7 @@ def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:
 
 
 def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that returns the Jacobian of `function`, a row for each element of the result at once.
+    """Return a function that computes the Jacobian of `function` by reverse mode, all rows at once.
 
     Of an analytic function of complex numbers it has the complex derivatives.
 
@@ -233,7 +233,7 @@ def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
 
 
 def jacfwd(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """As `jacrev`, a column for each element of the arguments at once.
+    """Return a function that computes the Jacobian of `function` by forward mode, all columns at once.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def jacfwd(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
 
 
 def jacobian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """`jacrev`, which is best where the result is smaller than the arguments.
+    """Return the Jacobian by `jacrev`, which is best where the result is smaller than the arguments.
 
     Examples
     --------

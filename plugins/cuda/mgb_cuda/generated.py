@@ -103,7 +103,7 @@ class Generated(Backend):
         return self._kernel(graph, blob, ready=False)
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """Few launches for all that are alike; arrays of several devices take a call each."""
+        """Join kernels into few launches of equal ones; arrays of several devices take a call each."""
         if not kernels or self.several:
             return None
         text = "\n\n".join(dict.fromkeys(k.text for k in kernels))
@@ -125,7 +125,7 @@ class Generated(Backend):
         return Chain(lambda arrays: [unit(arrays) for unit in found], wiring, varying, launch_graph).run
 
     def expectation(self, kernel: Kernel) -> str:
-        """By its machine code, for row-major arrays of the shapes of its graph."""
+        """Predict by its machine code, for row-major arrays of the shapes of its graph."""
         if not isinstance(kernel.state, Kernels):
             return ""
         found, choice = usual(kernel.state.unit())
@@ -210,7 +210,7 @@ class OnGpus(Generated):
 
 
 def text_version(*folders: Path) -> str:
-    """Of what generates text: kernels of another one are not taken from the disk.
+    """Return the version of the generator: kernels of another one are not loaded from the disk.
 
     Parameters
     ----------

@@ -128,10 +128,10 @@ class Unit(ABC):
 
     @abstractmethod
     def threads(self, variant: Any) -> int:
-        """In a block."""
+        """Return the threads in a block."""
 
     def own(self, variant: Any) -> int:
-        """Elements of a row, or of the domain, that a thread takes at once."""
+        """Return the elements of a row, or of the domain, that a thread takes at once."""
         return 1
 
     def machine_code(self, text: str) -> tuple[bytes, int]:
@@ -148,15 +148,15 @@ class Unit(ABC):
         return self.choose(found, askew)
 
     def smaller(self, first: Choice, found: Steps) -> Iterable[Choice]:
-        """Choices of which each needs less of a block than the one before it."""
+        """Return choices of which each needs less of a block than the one before it."""
         return ()
 
     def shared(self, variant: Any) -> Hashable | None:
-        """Equal for calls that can share a launch; None for one that cannot."""
+        """Return a value that is equal for calls that can share a launch; None for one that cannot."""
         return None
 
     def batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
-        """Launches for calls that can share them."""
+        """Yield launches for calls that can share them."""
         raise NotImplementedError
 
     # calls
@@ -168,7 +168,7 @@ class Unit(ABC):
             plan.run(pointers, self.device.stream())
 
     def prepare(self, arrays: Sequence[Any], out: Sequence[Any]) -> Call:
-        """The plan of a call, the addresses that it is filled with, and the arrays that these are of."""
+        """Return the plan of a call, the addresses to fill it with, and the arrays that these belong to."""
         address = self.device.address
         xs, ys = list(map(address, arrays)), list(map(address, out))
         for i, j in self.hazards:

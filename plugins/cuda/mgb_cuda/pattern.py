@@ -177,7 +177,7 @@ def numbers(steps: Steps, chunk: int, chunks: int) -> dict[str, int]:
 
 
 def magic(length: int) -> tuple[int, int]:
-    """``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift`` for n below 2**31.
+    """Return ``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift``, ``n < 2**31``.
 
     Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994.
     """

@@ -46,7 +46,7 @@ def _distance(old: int, value: int, place: int) -> int:
 
 
 def _quarter(number: int) -> Callable[[int, int, int], int]:
-    """16 bits of the address in the immediate of a MOVZ or MOVK."""
+    """Return 16 bits of the address in the immediate of a MOVZ or MOVK."""
 
     def fill(old: int, value: int, place: int) -> int:
         return old & ~(0xFFFF << 5) | (value >> 16 * number & 0xFFFF) << 5
@@ -179,7 +179,7 @@ class Loaded:
         return self._image[section.offset : section.offset + section.size]
 
     def _place(self) -> int:
-        """Sections that are executed, read and written: each sort on pages of its own; returns the size."""
+        """Place sections that are executed, read and written on pages of their own; return the size."""
         sorts: dict[int, list[int]] = {_EXECUTE: [], 0: [], _WRITE: []}
         for number, section in enumerate(self._sections):
             if self._is_loaded(number):
@@ -206,7 +206,7 @@ class Loaded:
         return end
 
     def _read_symbols(self) -> list[int | str | None]:
-        """The address of each symbol, the name of one that is elsewhere, None for one that is not loaded."""
+        """Return each symbol's address, the name of an external one, None for one that is not loaded."""
         self._defined: dict[str, int] = {}
         tables = [s for s in self._sections if s.kind == _SYMTAB]
         if len(tables) != 1:

@@ -18,7 +18,7 @@ PLACE = re.compile(r"( *)const (?:I|bool) (\w+) = .*;")
 
 
 def used(lines: list[str]) -> list[str]:
-    """`lines` without the places that nothing uses."""
+    """Return `lines` without the places that nothing uses."""
     kept: list[str] = []
     for line in reversed(lines):
         found = PLACE.fullmatch(line)
@@ -93,7 +93,7 @@ class Printer(Passes):
     # where a thread is
 
     def where(self) -> None:
-        """The row of this thread, its place in the team, and the part of the row that the block works on."""
+        """Write this thread's row, its place in the team, and the part of the row that the block works on."""
         v = self.variant
         if v.kind is Kind.FLAT:
             self.where_flat()
@@ -193,7 +193,7 @@ class Printer(Passes):
     # passes
 
     def all_passes(self) -> None:
-        """A kernel that does everything."""
+        """Write a kernel that does everything."""
         ahead = self.frame.online if self.variant.online else ()
         for k, p in enumerate(self.schedule.passes):
             self.start_folds(k, p.folds)
@@ -210,7 +210,7 @@ class Printer(Passes):
             self.row_stores(None)
 
     def one_stage(self, stage: int) -> None:
-        """A kernel that does one pass, given what the blocks of the earlier ones found; or what follows.
+        """Write a kernel that does one pass, given what the earlier ones' blocks found; or what follows.
 
         The first of an online variant does two; what a block has found of the second is about its own part.
         """

@@ -58,7 +58,7 @@ class Writer:
 
     @contextmanager
     def lanes(self, count: int) -> Iterator[None]:
-        """A block for each lane ``v``."""
+        """Open a block for each lane ``v``."""
         if count > 1:
             self.line("#pragma unroll")
             head = f"for (int v = 0; v < {count}; ++v) {{"
@@ -71,7 +71,7 @@ class Writer:
 
     @contextmanager
     def element_block(self, heads: Sequence[str], at: str) -> Iterator[None]:
-        """A block for each slot ``s``, run when its place ``at`` is before the end of the row."""
+        """Open a block for each slot ``s``, run when its place ``at`` is before the end of the row."""
         if self.variant.slots > 1:
             self.line("#pragma unroll")
         with self.block(heads[0]):
@@ -100,7 +100,7 @@ class Writer:
     # places
 
     def decompose(self, index: str, loops: Sequence[int]) -> None:
-        """The place ``i0``, ``i1``, ... in each of `loops`, outermost first, of a row-major `index`."""
+        """Write the place ``i0``, ``i1``, ... in each of `loops`, outermost first, of a row-major `index`."""
         rest = index
         for j in reversed(loops[1:]):
             factor = "0, 0" if self.variant.wide else f"p.m{j}, p.h{j}"
@@ -154,7 +154,7 @@ class Writer:
         return f" + v * p.s{self.variant.class_of[index]}_{self.inner}"
 
     def first_only(self, index: int, loops: Iterable[int], by_lane: bool) -> str:
-        """The condition that an output which varies along some of `loops` only is written by one thread."""
+        """Return the condition to write an output that varies along some of `loops` only by one thread."""
         still = [j for j in loops if self.variant.letter(index, j) == "0"]
         terms = [f"i{j} == 0" for j in still]
         if by_lane and self.inner in still:

@@ -62,7 +62,7 @@ def read_model(source: ModelSource) -> ModelFile:
 
 
 def _check_texts(message: Any, place: str) -> None:
-    """Names are texts: protobuf gives bytes for a field of text that is not UTF-8."""
+    """Check that names are strings: protobuf gives bytes for a field of text that is not UTF-8."""
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
             for part in value if hasattr(value, "append") else (value,):
@@ -78,7 +78,7 @@ def _opsets(imports: Sequence[Any]) -> dict[str, int]:
 
 
 def _upgraded(proto: Any) -> Any:
-    """`proto` in an opset that is read; ONNX's own converter brings older ones there."""
+    """Return `proto` in an opset that is read; ONNX's own converter brings older ones there."""
     version = _opsets(proto.opset_import).get("", None)
     if version is None and any(n.domain in ("", "ai.onnx") for n in proto.graph.node):
         raise FileFormatError("the file does not say the opset of its operators (opset_import)")

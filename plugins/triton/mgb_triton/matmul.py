@@ -70,7 +70,7 @@ class Axes:
     mask: str
 
     def swapped(self) -> Axes:
-        """Of the transposed operand."""
+        """Return the axes of the transposed operand."""
         return Axes(self.places[::-1], self.sizes[::-1], self.mask)
 
 
@@ -171,7 +171,7 @@ class Product:
         return tiles_for(values["m"], values["n"], values["k"], itemsize, own)
 
     def expected(self) -> Form:
-        """For row-major arrays of the shapes of the graphs."""
+        """Return the form for row-major arrays of the shapes of the graphs."""
         values = dict(self.sizes)
         for name, node in self.operands:
             down, right = _matrix(node.spec.shape)
@@ -251,14 +251,14 @@ class Product:
     # calls
 
     def run(self, *arrays: Any, out: Sequence[Any], tiles: Tiles | None = None) -> None:
-        """Multiply: arrays of the left, the right and the epilogue, into row-major outputs."""
+        """Multiply arrays of the left, the right and the epilogue, into row-major outputs."""
         given = readable(self.device, arrays, out)
         self.launch(given, out, self.values((*given, *out)), tiles)
 
     def launch(
         self, arrays: Sequence[Any], out: Sequence[Any], values: Mapping[str, int], tiles: Tiles | None = None
     ) -> None:
-        """The same, for arrays that are `readable`, and their `values`."""
+        """Launch for arrays that are `readable`, and their `values`."""
         pointers = list(map(self.device.address, (*arrays, *out)))
         key = (tiles, *values.values(), *[p % 16 == 0 for p in pointers])
         try:

@@ -85,7 +85,7 @@ class Printer(Passes):
     # where a program is
 
     def where(self) -> None:
-        """The rows of this program, and the part of them that it works on."""
+        """Write the rows of this program, and the part of them that it works on."""
         v = self.variant
         block = "block" if v.units else f"tl.program_id(0).to({self.place_type})"
         if self.flat:
@@ -108,7 +108,7 @@ class Printer(Passes):
     # passes
 
     def all_passes(self) -> None:
-        """A kernel that does everything."""
+        """Write a kernel that does everything."""
         ahead = self.frame.online if self.variant.online else ()
         for k, p in enumerate(self.frame.schedule.passes):
             self.together = TOGETHER if ahead and k > 1 else 1
@@ -125,7 +125,7 @@ class Printer(Passes):
         self.row_stores("live")
 
     def one_stage(self, stage: int) -> None:
-        """A kernel that does one pass, given what the programs of the earlier ones found; or what follows.
+        """Write a kernel that does one pass, given what the earlier ones' programs found; or what follows.
 
         The first of an online variant does two; what a program has found of the second is about its own part.
         """

@@ -84,7 +84,7 @@ def _is_product(node: Node) -> bool:
 
 
 def _is_square(node: Node) -> bool:
-    """XLA has a kernel for sums of squares, twice as fast. They have one sign: no overflow is lost in it."""
+    """Return whether it is a sum of squares: XLA's kernel for these is twice as fast. They have one sign."""
     moved = _moved(node)
     return len(moved) == 1 and all(n.op.name == "mul" and n.inputs[0] is n.inputs[1] for n in moved)
 

@@ -108,7 +108,7 @@ class MeshLauncher:
             target[...] = value
 
     def results(self, *arrays: Any, spare: tuple[bool, ...] = ()) -> tuple[Any, ...]:
-        """As `mgb.backends.Kernel.results`."""
+        """Return the results, as `mgb.backends.Kernel.results`."""
         with settings():
             given = [_placed(a, s) for a, s in zip(arrays, self._shardings, strict=False)]
             found = self._compiled(*given, self._one)
@@ -133,7 +133,7 @@ class MeshLauncher:
 
 
 def _placed(array: Any, sharding: Any) -> Any:
-    """`array` on the devices: that which a call has given lies there already."""
+    """Return `array` on the devices: that which a call has given is there already."""
     found = getattr(array.base, "everywhere", None)
     if found is not None and found.shape == array.shape and found.sharding == sharding:
         return found

@@ -121,7 +121,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 
 
 def matrix_power(a: Any, n: int) -> Tensor:
-    """`a` times itself, `n` factors in all, by squaring; negative powers are those of the inverse.
+    """Return `a` times itself, `n` factors in all, by squaring; negative powers are those of the inverse.
 
     Examples
     --------

@@ -233,7 +233,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
 
 
 def _share_of_greatest(s: Tensor, share: Any) -> Tensor:
-    """`share`, one number or one for each row of singular values, of the greatest in the row."""
+    """Return `share`, one number or one for each row of singular values, of the greatest in the row."""
     if isinstance(share, Tensor):
         share = reshape(share, shape=(*share.shape, 1)).astype(s.dtype)
     part: Tensor = cut_along(s, s.ndim - 1, 0, min(s.shape[-1], 1)) * share
