@@ -95,7 +95,7 @@ class RNG:
             A number is negative or has more than 64 bits.
         """
         if not all(isinstance(n, int | np.integer) and 0 <= int(n) < 1 << 64 for n in state):
-            raise ValueError(f"random: a seed is an integer from 0 to 2**64 - 1, got {state[0]!r}")
+            raise ValueError(f"random: seed must be an integer from 0 to 2**64 - 1, got {state[0]!r}")
         for tensor, number in zip((self._seed, self._draws), state):  # compiled calls hold these very two
             tensor._reset(Tensor(np.uint64(number), device=self._device))
 
@@ -232,7 +232,7 @@ class RNG:
         if isinstance(parameter, Tensor):
             return cast(parameter, dtype=dtypes.float32)
         if not np.all(np.asarray(parameter) > 0):
-            raise ValueError(f"random: {name} is above 0, got {parameter}")
+            raise ValueError(f"random: {name} must be above 0, got {parameter}")
         return literal(parameter, dtypes.float32, self._device)
 
     def beta(self, alpha: Any, beta: Any, size: Size = None) -> Tensor:
@@ -262,7 +262,9 @@ class RNG:
         """
         low, high = (0, low) if high is None else (low, high)
         if not -(1 << 31) <= low < high <= 1 << 31:
-            raise ValueError(f"randint: low {low} must be below high {high}, and both in 32 bits")
+            raise ValueError(
+                f"randint: low must be below high, both in the range of int32, got {low} and {high}"
+            )
         chosen = mulhi(self._draw(philox_pair, _shape(size), 2), high - low)
         return cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32)
 

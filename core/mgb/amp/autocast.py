@@ -79,5 +79,5 @@ def _one_of(option: str, given: Any, known: Any) -> str:
     dtype = dtypes.as_dtype(given)
     if dtype not in known:
         names = " or ".join(d.name for d in known)
-        raise ValueError(f"autocast: {option}={dtype.name} is not {names}")
+        raise ValueError(f"autocast: {option}={dtype.name} is not supported: give {names}")
     return dtype.name

@@ -57,7 +57,10 @@ class Function(ABC):
     def __call__(self, *inputs: Tensor) -> Any:
         for tensor in inputs:
             if not isinstance(tensor, Tensor):
-                raise TypeError(f"op Function expect type Tensor as inputs, got {type(tensor).__name__}")
+                raise TypeError(
+                    f"op Function expect type Tensor as inputs, got {type(tensor).__name__}: convert it with "
+                    "mgb.tensor"
+                )
         if self.precision and AUTOCAST.get() is not None:
             return exactly(self, *autocasted(self.precision, inputs))
         tapes = recording_tapes(inputs)

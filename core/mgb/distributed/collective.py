@@ -197,7 +197,7 @@ def _turned(x: Spec, *before: Spec, group: str, size: int, axes: tuple[int, int]
 
 def _axis_of(x: Spec, axis: int, size: int = 1) -> None:
     if not 0 <= axis < x.ndim:
-        raise ShapeError(f"a collective along axis {axis} of shape {x.shape}")
+        raise ShapeError(f"axis {axis} is out of range for a collective of shape {x.shape}")
     if x.shape[axis] % size:
         raise ShapeError(f"axis {axis} of shape {x.shape} is not divisible by {size} ranks")
 
@@ -205,7 +205,10 @@ def _axis_of(x: Spec, axis: int, size: int = 1) -> None:
 def _joined(x: Spec, *more: Spec, group: str, number: int) -> Spec:
     xs = (x, *more)[:number]
     if any(other.dtype != x.dtype for other in xs):
-        raise ConversionError(f"a packed collective of {', '.join(other.dtype.name for other in xs)}")
+        raise ConversionError(
+            "a packed collective needs arrays of one dtype, got "
+            f"{', '.join(other.dtype.name for other in xs)}"
+        )
     return Spec((sum(other.size for other in xs),), x.dtype)
 
 

@@ -112,7 +112,9 @@ def all_to_all(
 def _check_messages() -> None:
     as_group(None)
     if mesh_size():
-        raise ArgumentError("the devices of a mesh run one program: none sends alone; take all_to_all")
+        raise ArgumentError(
+            "the devices of a mesh run one program and cannot send one by one: use all_to_all"
+        )
 
 
 def remote_send(inp: Tensor, dest_rank: int) -> Tensor:
@@ -149,14 +151,16 @@ def remote_recv(
     Raises
     ------
     ArgumentError
-        A trace has to know what comes.
+        A trace needs the type of the result.
     CollectiveMismatchError
         Something else comes.
     """
     _check_messages()
     if inp is None and shape is None:
         if ACTIVE.get() is not None:
-            raise ArgumentError("remote_recv: a trace has to know what comes: give inp, or shape and dtype")
+            raise ArgumentError(
+                "remote_recv: a trace needs the type of the result: give inp, or shape and dtype"
+            )
         dtype, _, lengths = message.what_comes(src_rank).partition("[")
         like = zeros(tuple(int(n) for n in lengths.strip("]").split(",") if n), dtype)
         return _on(device, message.remote_recv(like, peer=src_rank, told=True))

@@ -43,7 +43,7 @@ def along_axes(name: str, value: Any, count: int) -> tuple[int, ...]:
         except TypeError:
             given = ()
     if len(given) != count:
-        raise ShapeError(f"{name} is one integer or {'two' if count == 2 else 'three'}, got {value!r}")
+        raise ShapeError(f"{name} must be one integer or {'two' if count == 2 else 'three'}, got {value!r}")
     return given
 
 
@@ -129,13 +129,14 @@ def ungrouped(name: str, weight: Tensor, groups: int, axes: int) -> Tensor:
     Raises
     ------
     ShapeError
-        The weight is for another number of groups.
+        `groups` does not fit the weight.
     """
     if weight.ndim != axes + 3:
         return weight
     if weight.shape[0] != groups:
         raise ShapeError(
-            f"{name}: a weight of shape {weight.shape} is for {weight.shape[0]} groups, not {groups}"
+            f"{name}: groups = {groups} does not fit a weight of shape {weight.shape}, whose axis 0 is the "
+            "groups"
         )
     return reshape(weight, shape=(groups * weight.shape[1], *weight.shape[2:]))
 

@@ -49,9 +49,11 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     for term in (*terms, right):
         rest = term.replace("...", "", 1)
         if rest and not rest.isalpha():
-            raise ShapeError(f"{equation!r}: the term {term!r} has more than letters and one ellipsis")
+            raise ShapeError(
+                f"einsum: the term {term!r} of {equation!r} must have only letters and at most one ellipsis"
+            )
     if len(terms) != len(xs):
-        raise ShapeError(f"{equation!r} is for {len(terms)} operands, not {len(xs)}")
+        raise ShapeError(f"einsum: {equation!r} has {len(terms)} terms, but {len(xs)} operands are given")
     letters = _spare_letters(equation)
     named = [_spelt(term, x.ndim, letters) for term, x in zip(terms, xs)]
     dots = max((n[1] for n in named), key=len)
@@ -62,7 +64,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         value, term = _product(value, term, *_diagonals(x, named[n][0]), later)
     value, term = _summed(value, term, set(result))
     if sorted(term) != sorted(result):
-        raise ShapeError(f"{equation!r} gives a letter that no operand has, or one twice")
+        raise ShapeError(f"einsum: the output of {equation!r} has a letter that no operand has, or one twice")
     return transpose(value, axes=tuple(term.index(c) for c in result))
 
 
@@ -75,7 +77,9 @@ def _spelt(term: str, ndim: int, letters: str) -> tuple[str, str]:
     """Return `term` with its ellipsis expanded, and the ellipsis' letters; the last axes share letters."""
     if "..." not in term:
         if len(term) != ndim:
-            raise ShapeError(f"{term!r} does not name the {ndim} axes of an operand")
+            raise ShapeError(
+                f"einsum: the term {term!r} does not fit an operand with {ndim} axes: give a letter for each"
+            )
         return term, ""
     count = ndim - len(term) + 3
     dots = letters[len(letters) - count :] if count > 0 else ""

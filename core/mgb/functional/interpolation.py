@@ -92,14 +92,16 @@ def _lengths(
         given = _whole(size)
         new, factors = given * len(old) if len(given) == 1 else given, list(given)
     if len(new) != len(old) or (len(factors) not in (1, len(old))) or min(new) < 1 or 0 in old:
-        raise ShapeError(f"interpolate: an image of lengths {old} does not become one of {new}")
+        raise ShapeError(
+            f"interpolate: cannot resize images of {old} to {new}: give a length of at least 1 for each axis"
+        )
     return new
 
 
 def _whole(size: int | Sequence[int]) -> tuple[int, ...]:
     lengths = size.numpy() if isinstance(size, Tensor) else np.asarray(size)
     if lengths.dtype.kind not in "iu" or lengths.ndim > 1:
-        raise ShapeError(f"interpolate: size is an integer, or one for each axis, got {size!r}")
+        raise ShapeError(f"interpolate: size must be an integer, or one for each axis, got {size!r}")
     return as_shape(size, "interpolate: size")
 
 
@@ -159,7 +161,7 @@ def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     """
     r = whole(upscale_factor, "pixel_shuffle: upscale_factor")
     if inp.ndim < 3 or r < 1 or inp.shape[-3] % (r * r):
-        raise ShapeError(f"pixel_shuffle: {inp.shape} has no multiple of {r} * {r} channels")
+        raise ShapeError(f"pixel_shuffle: the channels of shape {inp.shape} must be a multiple of {r} * {r}")
     *rest, channels, height, width = inp.shape
     n = len(rest)
     parts = reshape(inp, shape=(*rest, channels // (r * r), r, r, height, width))

@@ -101,7 +101,7 @@ def picked(name: str, x: Tensor, label: Tensor, axis: int) -> Tensor:
     if x.ndim != label.ndim + 1 or label.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
         raise ShapeError(_wrong_shape(name, x, label, axis))
     if label.dtype not in dtypes.INTEGERS:
-        raise ConversionError(f"{name}: label is of integers, got {label.dtype}: use label.astype('int32')")
+        raise ConversionError(f"{name}: label must be integers, got {label.dtype}: use label.astype('int32')")
     label = labels(label, count=x.shape[axis])
     chosen = indexing_one_hot(x, cast(label, dtype=dtypes.int32), axis, keepdims=True)
     if not is_gpu(label.device):

@@ -120,7 +120,7 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
         rows, columns = places + max(-k, 0), places + max(k, 0)
         return index_set(zeros((size, size), inp.dtype, inp.device), inp, rows, columns, axes=(0, 1), place=0)
     if inp.ndim != 2:
-        raise ShapeError(f"diag: a vector or a matrix is wanted, got shape {inp.shape}")
+        raise ShapeError(f"diag: needs a vector or a matrix, got shape {inp.shape}")
     length = max(0, min(inp.shape[0] + min(k, 0), inp.shape[1] - max(k, 0)))
     places = literal(np.arange(length), dtypes.int32, inp.device)
     return index_get(inp, places + max(-k, 0), places + max(k, 0), axes=(0, 1), place=0)

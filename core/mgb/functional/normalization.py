@@ -107,7 +107,8 @@ def _along_channels(parameter: Tensor, like: Tensor) -> Tensor:
     """Return a parameter of one number for each channel, shaped to broadcast to `like` (N, C, ...)."""
     if like.ndim < 2 or parameter.size != like.shape[1]:
         raise ShapeError(
-            f"normalisation of shape {like.shape}: {parameter.size} numbers, where axis 1 wants one a channel"
+            f"normalisation of shape {like.shape} needs one parameter per channel (axis 1), got "
+            f"{parameter.size}"
         )
     return reshape(parameter, shape=(1, parameter.size, *(1,) * (like.ndim - 2)))
 

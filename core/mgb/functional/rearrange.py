@@ -192,7 +192,9 @@ def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> tuple[Tensor, list
         if min(before, after) < 0:
             start, stop = max(-before, 0), x.shape[axis] - max(-after, 0)
             if start > stop:
-                raise ShapeError(f"pad: {before}, {after} takes away more than axis {axis} of {x.shape} has")
+                raise ShapeError(
+                    f"pad: borders ({before}, {after}) crop more than axis {axis} of shape {x.shape} has"
+                )
             x = cut_along(x, axis, start, stop)
     return x, [(max(before, 0), max(after, 0)) for before, after in widths]
 

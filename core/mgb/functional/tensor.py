@@ -99,7 +99,9 @@ def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
         own = (*(None,) * (len(shape) - inp.ndim), *inp.shape[-len(shape) :])
         shape = [d if wanted is None else wanted for d, wanted in zip(own, shape)]
         if any(d is None for d in shape):
-            raise ShapeError(f"broadcast_to: None keeps a length, and {inp.shape} has no axis there")
+            raise ShapeError(
+                f"broadcast_to: shape has None for a new axis of {inp.shape}: None is only for existing axes"
+            )
     return layout.broadcast_to(inp, shape=as_shape(shape, "broadcast_to: shape"))
 
 
@@ -242,7 +244,7 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
     Tensor([1., 2., 3.], device=xpux:0)
     """
     if not len(inps):
-        raise ShapeError("concat: there is nothing to join")
+        raise ShapeError("concat: needs at least one array, got an empty list")
     parts = tensors("concat", inps)
     parts = tuple(x.to(device) for x in parts) if device is not None else parts
     return layout.concat(*parts, axis=_axis("concat", axis, parts[0].ndim))
@@ -259,7 +261,9 @@ def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tens
     """
     parts = tensors("stack", inps) if len(inps) else ()
     if not parts or any(not same_shape(x.shape, parts[0].shape) for x in parts):
-        raise ShapeError(f"stack: shapes {', '.join(str(x.shape) for x in parts)} are not one and the same")
+        raise ShapeError(
+            f"stack: all arrays must have the same shape, got {', '.join(str(x.shape) for x in parts)}"
+        )
     place = _axis("stack", axis, parts[0].ndim + 1)
     return concat([expand_dims(x, place) for x in parts], place, device)
 
@@ -292,7 +296,10 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
     if is_single(nsplits_or_sections):
         parts = whole(nsplits_or_sections, "split: nsplits_or_sections")
         if not 1 <= parts <= length:
-            raise ShapeError(f"split: axis {place} of {inp.shape} has no {parts} parts")
+            raise ShapeError(
+                f"split: cannot split axis {place} of shape {inp.shape} into {parts} parts (valid: "
+                f"1..{length})"
+            )
         each, longer = divmod(length, parts)
         cuts = [i * each + (i if i < longer else longer) for i in range(1, parts)]
     else:

@@ -103,7 +103,9 @@ def max_unpool2d(
     kernel, frame = pair("kernel_size", kernel_size), pair("padding", padding)
     step = kernel if stride is None else pair("stride", stride)
     if inp.ndim != 4 or inp.shape != indices.shape:
-        raise ShapeError(f"max_unpool2d: values of shape {inp.shape} for indices of {indices.shape}")
+        raise ShapeError(
+            f"max_unpool2d: inp {inp.shape} and indices {indices.shape} must have the same shape"
+        )
     usual = [(n - 1) * s - 2 * p + k for n, k, s, p in zip(inp.shape[2:], kernel, step, frame, strict=True)]
     size = usual if output_size is None else as_shape(output_size, "max_unpool2d: output_size")[-2:]
     if any(abs(n - u) >= s for n, u, s in zip(size, usual, step, strict=True)):

@@ -117,7 +117,9 @@ class PReLU(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Apply it element by element; the shape stays."""
         if self.num_parameters > 1 and (x.ndim != 4 or x.shape[1] != self.num_parameters):
-            raise ShapeError(f"PReLU of {self.num_parameters} channels got an input of {x.shape}")
+            raise ShapeError(
+                f"PReLU: num_parameters = {self.num_parameters} does not fit an input of shape {x.shape}"
+            )
         return F.prelu(x, self.weight)
 
     def _describe(self) -> str:

@@ -43,9 +43,12 @@ class _Convolution(Module):
         self.conv_mode, self.compute_mode = conv_mode, compute_mode
         in_channels, out_channels = size("in_channels", in_channels), size("out_channels", out_channels)
         if size("groups", groups) < 1:
-            raise ShapeError(f"groups = {groups}: there is at least 1")
+            raise ShapeError(f"groups must be at least 1, got {groups}")
         if in_channels % groups or out_channels % groups:
-            raise ShapeError(f"{in_channels} and {out_channels} channels do not split into {groups} groups")
+            raise ShapeError(
+                f"in_channels = {in_channels} and out_channels = {out_channels} must be multiples of groups "
+                f"= {groups}"
+            )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride = self._each("kernel_size", kernel_size), self._each("stride", stride)
         self.padding, self.dilation = self._each("padding", padding), self._each("dilation", dilation)

@@ -37,7 +37,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     m = c.as_tensor(m)
     first, second = (normalize_axis("rot90", axis, m.ndim)[0] for axis in axes)
     if first == second:
-        raise ValueError(f"rot90: the axes {tuple(axes)} are one and the same")
+        raise ValueError(f"rot90: axes must be two different axes, got {tuple(axes)}")
     if k % 4 == 2:
         return reverse(m, (first, second))
     if k % 4 == 0:
@@ -61,7 +61,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
     a = c.as_tensor(a)
     (place,) = normalize_axis("rollaxis", axis, a.ndim)
     if not -a.ndim <= start <= a.ndim:
-        raise ShapeError(f"rollaxis: start is {start}, of {a.ndim} axes")
+        raise ShapeError(f"rollaxis: start = {start} is out of range (valid: {-a.ndim}..{a.ndim})")
     start = start + a.ndim if start < 0 else start
     return tensor.moveaxis(a, place, start - (place < start))
 
@@ -207,7 +207,10 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
     """Select from the choices that of the first condition that is true."""
     if len(condlist) != len(choicelist) or not condlist:
-        raise ValueError(f"select: {len(condlist)} conditions for {len(choicelist)} choices")
+        raise ValueError(
+            f"select: condlist and choicelist must have the same length, at least 1, got {len(condlist)} and "
+            f"{len(choicelist)}"
+        )
     out = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         out = where(condition, choice, out)
@@ -223,7 +226,9 @@ def choose(a: Any, choices: Any, *, mode: str = "raise") -> Tensor:
     elif mode == "clip":
         a = c.clip(a, 0, len(given) - 1)
     elif bool(math.any((a < 0) | (a >= len(given)))):
-        raise ValueError(f"choose: an index is not below {len(given)}: see the argument mode")
+        raise ValueError(
+            f"choose: an index is out of range for {len(given)} choices: give mode='wrap' or 'clip'"
+        )
     return select([eq(a, i) for i in range(len(given))], given)
 
 
@@ -251,7 +256,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     if np.ndim(conditions[0]) == 0 and x.ndim:
         conditions = [np.asarray(conditions)]
     if len(funclist) not in (len(conditions), len(conditions) + 1):
-        raise ValueError(f"piecewise: {len(funclist)} functions for {len(conditions)} conditions")
+        raise ValueError(
+            f"piecewise: {len(conditions)} conditions need as many functions or one more, got {len(funclist)}"
+        )
     found = [f(x, *args, **kw) if callable(f) else f for f in funclist]
     out = found[-1] if len(found) > len(conditions) else 0
     for condition, value in zip(conditions, found):
@@ -300,7 +307,9 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
         elif mode == "clip":
             place = c.clip(place, 0, length - 1)
         elif bool(math.any((place < 0) | (place >= length))):
-            raise ValueError(f"ravel_multi_index: an index is not below {length}: see the argument mode")
+            raise ValueError(
+                f"ravel_multi_index: an index is out of range for length {length}: give mode='wrap' or 'clip'"
+            )
         out = out * length + place
     return c.as_tensor(out)
 

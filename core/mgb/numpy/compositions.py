@@ -121,7 +121,7 @@ def average(
             places = normalize_axis("average", axis, a.ndim)
             if axis is None or share.shape != tuple(a.shape[i] for i in places):
                 raise ShapeError(
-                    f"average: weights of shape {share.shape} do not belong to {a.shape} along {axis}"
+                    f"average: weights of shape {share.shape} do not fit {a.shape} along axis {axis}"
                 )
             share = reshape(share, shape=tuple(d if i in places else 1 for i, d in enumerate(a.shape)))
             share = tensor.broadcast_to(share, a.shape)
@@ -146,7 +146,9 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     """Split like `functional.split`, but into parts of equal lengths only."""
     (place,) = normalize_axis("split", axis, ary.ndim)
     if is_single(indices_or_sections) and ary.shape[place] % operator.index(indices_or_sections):
-        raise ShapeError(f"split: axis {place} of {ary.shape} has no {indices_or_sections} equal parts")
+        raise ShapeError(
+            f"split: cannot split axis {place} of shape {ary.shape} into {indices_or_sections} equal parts"
+        )
     return tensor.split(ary, indices_or_sections, place)
 
 
@@ -157,7 +159,7 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     rows = transpose(a, axes=(*kept, *axes))
     length = prod([a.shape[i] for i in axes])
     if not length:
-        raise ShapeError(f"median of nothing: {a.shape} has no elements along {axes}")
+        raise ShapeError(f"median of an empty array: shape {a.shape}, axis {axes}")
     rows = reshape(rows, shape=(*(a.shape[i] for i in kept), length))
     rows = rows if a.dtype in dtypes.FLOATS else cast(rows, dtype=dtypes.float32)
     last = rows.ndim - 1
@@ -197,7 +199,7 @@ def round_even(a: Tensor, decimals: int = 0) -> Tensor:
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Tensor:
     """Return `a` within bounds; the upper one holds where they cross, and NaN among them gives NaN."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
-        raise ValueError("clip: a bound is given twice, by its place and as min= or max=")
+        raise ValueError("clip: a bound is given twice: give either a_min or min, and either a_max or max")
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     raised = +as_tensor(a) if low is None else maximum(a, low)
     return raised if high is None else minimum(raised, high)
@@ -224,7 +226,9 @@ def interp(x: Any, xp: Any, fp: Any, left: float | None = None, right: float | N
     """Return the piecewise linear function through (`xp`, `fp`) at `x`; `xp` ascends."""
     x, xp, fp = tensors("interp", (x, xp, fp))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
-        raise ShapeError(f"interp: xp {xp.shape} and fp {fp.shape} are to be two vectors of one length")
+        raise ShapeError(
+            f"interp: xp and fp must be vectors of the same length, got shapes {xp.shape} and {fp.shape}"
+        )
     reached = le(xp, reshape(x, shape=(*x.shape, 1)))
     count = reshape(reduce_sum(cast(reached, dtype=dtypes.int32), axis=(x.ndim,)), shape=x.shape)
     after = minimum(maximum(count, min(1, xp.size - 1)), xp.size - 1)
@@ -260,7 +264,7 @@ def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     Tensor([1., 2.], device=xpux:0)
     """
     if n < 0:
-        raise ShapeError(f"diff: n = {n} is negative")
+        raise ShapeError(f"diff: n must be at least 0, got {n}")
     if n == 0:
         return a
     (place,) = normalize_axis("diff", axis, a.ndim)
@@ -354,7 +358,7 @@ def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: 
     """Return a border on each side of each axis."""
     given = np.asarray(pad_width)
     if given.dtype.kind not in "iu":
-        raise TypeError(f"pad: pad_width is made of integers, got {pad_width!r}")
+        raise TypeError(f"pad: pad_width must be integers, got {pad_width!r}")
     if given.shape not in ((), (1,), (2,), (1, 1), (1, 2), (array.ndim, 1), (array.ndim, 2)):
         raise ShapeError(f"pad: pad_width {pad_width!r} is not a pair for each of the {array.ndim} axes")
     if given.size and given.min() < 0:
@@ -367,7 +371,7 @@ def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
     """Return the diagonal of the matrices in two axes; it becomes the last axis."""
     i, j = (normalize_axis("diagonal", axis, a.ndim)[0] for axis in (axis1, axis2))
     if i == j:
-        raise ShapeError(f"diagonal: axis {axis1} stands twice")
+        raise ShapeError(f"diagonal: axis1 and axis2 must differ, got {axis1} twice")
     a = transpose(a, axes=(*(n for n in range(a.ndim) if n not in (i, j)), i, j))
     rows, columns = a.shape[-2:]
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -406,10 +410,10 @@ def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """Count each number in `x`, or sum its weights. Reads the greatest."""
     x = as_tensor(x)
     if x.ndim != 1 or x.dtype not in dtypes.INTEGERS:
-        raise ShapeError(f"bincount: a vector of integers is wanted, got {x.dtype} of shape {x.shape}")
+        raise ShapeError(f"bincount: x must be a vector of integers, got {x.dtype} of shape {x.shape}")
     values = x.numpy()
     if values.size and values.min() < 0:
-        raise ShapeError(f"bincount: {values.min()} is negative")
+        raise ShapeError(f"bincount: the numbers in x must be at least 0, got {values.min()}")
     length = max(amount(minlength, "bincount: minlength"), int(values.max()) + 1 if values.size else 0)
     share = tensor.ones(x.shape, dtypes.int32, x.device) if weights is None else as_tensor(weights)
     nothing = tensor.zeros((length,), share.dtype, x.device)
@@ -463,7 +467,7 @@ def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
         a = as_tensor(a)
         length = a.size if axis is None else a.shape[axis]
         if not length and places.size:
-            raise IndexError(f"take: there is nothing to take from along axis {axis} of shape {a.shape}")
+            raise IndexError(f"take: cannot take from the empty axis {axis} of shape {a.shape}")
         indices = places % length if mode == "wrap" else maximum(minimum(places, length - 1), 0)
     return tensor.take(a, indices, axis)
 

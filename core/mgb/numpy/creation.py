@@ -58,14 +58,19 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     """
     if not isinstance(obj, Tensor):
         if copy is False:
-            raise ValueError("asarray: what is no Tensor is copied: leave copy=False away")
+            raise ValueError(
+                f"asarray: copy=False is only for Tensors, got {type(obj).__name__}, which is copied: leave "
+                "copy out"
+            )
         if isinstance(obj, list | tuple) and _holds_tensors(obj):
             parts = [asarray(one, dtype=dtype, device=device) for one in obj]
             return stack(parts, 0)
         return Tensor(obj, _natural(obj) if dtype is None else dtype, device)
     made = astype(obj, obj.dtype if dtype is None else dtype, copy=copy is True, device=device)
     if copy is False and made is not obj:
-        raise ValueError(f"asarray: with copy=False {obj.dtype} on {obj.device} stays what and where it is")
+        raise ValueError(
+            f"asarray: copy=False cannot change dtype or device, which are {obj.dtype} and {obj.device}"
+        )
     return made
 
 
@@ -219,5 +224,5 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     if device is None or made.device == device:
         return made
     if copy is False and not devices.same_place(made.device, devices.canonical(device)):
-        raise ValueError(f"from_dlpack: with copy=False it stays on {made.device}, and {device} is asked for")
+        raise ValueError(f"from_dlpack: copy=False cannot move the array from {made.device} to {device}")
     return methods.to(made, device)

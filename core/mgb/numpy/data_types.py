@@ -189,7 +189,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """
     operands = [type(one) if type(one) in dtypes.WEAK else dtype_of(one) for one in arrays_and_dtypes]
     if all(isinstance(one, type) for one in operands):
-        raise ValueError("result_type: at least one Tensor or dtype is wanted")
+        raise ValueError("result_type: needs at least one Tensor or dtype")
     return dtypes.common(operands)
 
 

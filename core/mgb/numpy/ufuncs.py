@@ -135,7 +135,7 @@ def spacing(x: Any) -> Tensor:
 def _integers(name: str, *xs: Any) -> list[Tensor]:
     found = tensors(name, xs)
     if wrong := [x.dtype for x in found if x.dtype not in dtypes.INTEGERS]:
-        raise ConversionError(f"{name}: integers are wanted, not {wrong[0]}: use astype('int64')")
+        raise ConversionError(f"{name}: needs integers, got {wrong[0]}: use astype('int64')")
     meeting = dtypes.common([x.dtype for x in found])
     return [cast(x, dtype=meeting) for x in found]
 

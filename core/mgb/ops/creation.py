@@ -159,7 +159,7 @@ def arange(
         start, stop = 0, start
     first, last, by = (t.item() if isinstance(t, Tensor) else t for t in (start, stop, step))
     if by == 0:
-        raise ValueError("arange: step is 0")
+        raise ValueError("arange: step must not be 0")
     wanted = dtypes.as_dtype(dtype)
     count = max(0, _steps(last - first, by))
     places = iota(shape=(count,), dtype=wanted, device=_device(device))
@@ -184,7 +184,7 @@ def _term(number: Any, dtype: np.dtype[Any]) -> Any:
 def _length(name: str, length: Any) -> int:
     count: int = whole(length, "linspace: num")
     if count < 0:
-        raise ShapeError(f"{name}: a length of {length} is negative")
+        raise ShapeError(f"{name}: a length must be at least 0, got {length}")
     return count
 
 
@@ -250,7 +250,7 @@ def eye(
     """
     given = as_shape(N, "eye: N") if M is None else (N, M)
     if len(given) not in (1, 2):
-        raise ShapeError(f"eye: rows and columns are two numbers, got {given}")
+        raise ShapeError(f"eye: give rows and columns, at most two numbers, got {given}")
     height, width = (_length("eye", n) for n in (given[0], given[-1]))
     where = _device(device)
     rows = iota(shape=(height, 1), dtype=dtypes.int32, device=where)

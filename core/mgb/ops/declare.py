@@ -306,5 +306,5 @@ def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
         raise TypeError(f"{name}: axis {axis!r} is not an integer, a sequence of them, or None")
     axes = sorted(int(a) + ndim if a < 0 else int(a) for a in given)
     if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
-        raise AxisError(f"{name}: axis {axis} is not one of the {ndim} axes, or stands twice")
+        raise AxisError(f"{name}: axis {axis} is out of range for {ndim} axes, or given twice")
     return tuple(axes)

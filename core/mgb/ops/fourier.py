@@ -52,7 +52,7 @@ def _declare(
 
 def _check(name: str, shape: Sequence[int], axis: Axes) -> None:
     if not all(shape[a] for a in axis):
-        raise ShapeError(f"{name}: a transform of no elements, along {axis} of shape {tuple(shape)}")
+        raise ShapeError(f"{name}: cannot transform an empty axis: axis {axis} of shape {tuple(shape)}")
 
 
 # of complex numbers
@@ -129,7 +129,8 @@ rfft_ = _declare(
 def _irfft_infer(x: Spec, axis: Axes, length: int, norm: str) -> Spec:
     if x.shape[axis[0]] != half(length) or length < 1:
         raise ShapeError(
-            f"irfft: {x.shape} has no half of a transform of {length} numbers along axis {axis[0]}"
+            f"irfft: axis {axis[0]} of {x.shape} must have length {half(length)} for a transform of {length} "
+            "numbers"
         )
     return Spec(_with_length(x.shape, axis, length), dtypes.real_of(x.dtype))
 

@@ -315,7 +315,7 @@ def _labels(x: Any, count: int) -> Any:
         least, greatest = int(x.min()), int(x.max())
         if least < 0 or greatest >= count:
             wrong = least if least < 0 else greatest
-            raise IndexError(f"label {wrong} is none of the {count} classes, which count from 0")
+            raise IndexError(f"label {wrong} is out of range for {count} classes (valid: 0..{count - 1})")
     return x
 
 
@@ -428,7 +428,7 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
             [1, 0, 0]], dtype=int32, device=xpux:0)
     """
     if inp.dtype not in dtypes.INTEGERS:
-        raise ConversionError(f"one_hot: labels are integers, got {inp.dtype}")
+        raise ConversionError(f"one_hot: labels must be integers, got {inp.dtype}")
     classes = along(
         (*(1 for _ in inp.shape), amount(num_classes, "one_hot: num_classes")),
         (inp.ndim,),
@@ -466,7 +466,7 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     place = _one_axis("indexing_one_hot", axis, src.ndim)
     expected = _rest(src.shape, (place,))
     if index.shape != expected:
-        raise ShapeError(f"indexing_one_hot: the index has shape {index.shape}, {expected} is wanted")
+        raise ShapeError(f"indexing_one_hot: the index must have shape {expected}, got {index.shape}")
     kept = (*expected[:place], 1, *expected[place:])
     chosen = eq(reshape(index, shape=kept), along(src.shape, (place,), index.dtype, src.device))
     out = reduce_sum(where(chosen, src, 0), axis=(place,))

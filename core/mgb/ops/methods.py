@@ -106,7 +106,7 @@ def to_device(self: Tensor, device: str, /, *, stream: None = None) -> Tensor:
         A `stream` is given.
     """
     if stream is not None:
-        raise ValueError("to_device: a device is named with its stream, as in 'gpu0:1': leave stream= away")
+        raise ValueError("to_device: stream is part of the device's name, as in 'gpu0:1': leave stream out")
     return to(self, device)
 
 
@@ -231,7 +231,7 @@ def _refuse_nothing(name: str, x: Tensor, axis: Axis) -> None:
     """Reject an extreme of an empty array, like NumPy, unless the result is empty too."""
     axes = () if x.size else normalize_axis(name, axis, x.ndim)
     if axes and all(d for i, d in enumerate(x.shape) if i not in axes):
-        raise ShapeError(f"{name} of nothing: {x.shape} has no elements along {axes}")
+        raise ShapeError(f"{name} of an empty array: shape {x.shape}, axis {axes}")
 
 
 def min(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -286,7 +286,7 @@ def matrix_transpose(x: Any, /) -> Tensor:
     """
     (x,) = tensors("matrix_transpose", (x,))
     if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose: matrices stand in the last two axes, got shape {x.shape}")
+        raise ShapeError(f"matrix_transpose: needs matrices in the last two axes, got shape {x.shape}")
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 

@@ -227,7 +227,7 @@ class Optimizer(Holder):
             if not isinstance(given, Real) or given != given:
                 raise ArgumentError(f"invalid {name}: {given!r} is not a number")
             if given < 0.0:
-                raise ArgumentError(f"invalid {name}: {given} is negative")
+                raise ArgumentError(f"invalid {name}: {given} is negative, it must be at least 0")
         for name, count in (("betas", 2), ("rho", 1), ("alpha", 1)):
             given = group.get(name, (0.0,) * count)
             values = tuple(given) if isinstance(given, Iterable) else (given,)
@@ -235,7 +235,7 @@ class Optimizer(Holder):
                 wanted = "a pair of numbers" if count == 2 else "a number"
                 raise ArgumentError(f"invalid {name}: {given!r} is not {wanted}")
             if not all(0.0 <= value < 1.0 for value in values):
-                raise ArgumentError(f"invalid {name}: {group[name]} is not at least 0 and less than 1")
+                raise ArgumentError(f"invalid {name}: {group[name]} must be at least 0 and less than 1")
 
     # state
 
@@ -324,7 +324,7 @@ def _described(group: Group) -> str:
 def _check_grad(param: Parameter, grad: Tensor) -> None:
     if grad.shape != param.shape:
         raise ShapeError(
-            f"optimizer: the gradient of shape {grad.shape} is not for a parameter of {param.shape}"
+            f"optimizer: a gradient of shape {grad.shape} does not fit a parameter of shape {param.shape}"
         )
 
 

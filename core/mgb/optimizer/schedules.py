@@ -340,7 +340,10 @@ class OneCycleLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """Return the learning rate of each group in the current step."""
         if self.current_epoch >= self.total_steps:
-            raise ValueError(f"OneCycleLR: step {self.current_epoch} of a cycle of {self.total_steps} steps")
+            raise ValueError(
+                f"OneCycleLR: step {self.current_epoch} is beyond total_steps = {self.total_steps} (counted "
+                "from 0)"
+            )
         phase = next((i for i, end in enumerate(self.ends) if self.current_epoch <= end), len(self.ends) - 1)
         start = self.ends[phase - 1] if phase else 0
         part = (self.current_epoch - start) / (self.ends[phase] - start)
@@ -360,7 +363,7 @@ class _Several(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
         if not schedulers or any(s.optimizer is not optimizer for s in schedulers):
-            raise ValueError(f"{type(self).__name__}: one schedule or more is wanted, all of one optimizer")
+            raise ValueError(f"{type(self).__name__}: needs at least one schedule, all of the same optimizer")
         self.schedulers = list(schedulers)
         super().__init__(optimizer)
 
@@ -398,7 +401,7 @@ class ChainedScheduler(_Several):
 
     def __init__(self, schedulers: Sequence[LRScheduler]) -> None:
         if not schedulers:
-            raise ValueError("ChainedScheduler: one schedule or more is wanted")
+            raise ValueError("ChainedScheduler: needs at least one schedule")
         super().__init__(schedulers[0].optimizer, schedulers)
 
     def get_lr(self) -> list[float]:
@@ -455,5 +458,5 @@ class SequentialLR(_Several):
 
 def _positive(name: str, number: int) -> int:
     if number < 1:
-        raise ValueError(f"{name} is at least 1, not {number}")
+        raise ValueError(f"{name} must be at least 1, got {number}")
     return number

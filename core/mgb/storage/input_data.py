@@ -254,7 +254,7 @@ def _check_range(low: float, high: float, dtype: np.dtype[Any]) -> None:
 
 def _fitted(name: str, array: Array | None, spec: Spec, repeat: int) -> Array:
     if array is None:
-        raise FileFormatError(f"input_data says nothing of the input {name!r}")
+        raise FileFormatError(f"input_data has no array for the input {name!r}")
     if repeat > 1 and array.ndim:
         lengths = (array.shape[0] * repeat, *array.shape[1:])
     else:

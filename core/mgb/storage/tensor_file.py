@@ -133,7 +133,7 @@ def _devices(tree: Any) -> Iterator[str]:
     if kind in _KINDS:
         (device,) = saved_on or [devices.HOST]  # files were written without it once
         if not isinstance(device, str):
-            raise ValueError(f"it says that a tensor was on {device!r}")
+            raise ValueError(f"the device of a tensor must be a string, got {device!r}")
         yield device
     elif kind == "dict":
         for _key, value in content:
@@ -186,7 +186,7 @@ def _decode(content: bytes) -> tuple[dict[str, np.ndarray[Any, Any]], Any]:
         raise ValueError(f"it has {len(content)} bytes and no header")
     (length,) = struct.unpack("<Q", content[:8])
     if length > len(content) - 8:
-        raise ValueError(f"its header should have {length} bytes, and the file ends before")
+        raise ValueError(f"the file is truncated: its header should have {length} bytes")
     header = json.loads(content[8 : 8 + length].decode())
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")

@@ -284,7 +284,7 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
     None at all where only `_of_one_sign` brings them together.
     """
     if op.promote and not operands:
-        raise TypeError(f"{op.name}() takes arrays, and none was given")
+        raise TypeError(f"{op.name}() needs at least one array, got none")
     try:
         targets = op.promote(operands) if op.promote else [dtypes.common([d]) for d in operands]
     except ConversionError as error:

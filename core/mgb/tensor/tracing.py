@@ -36,7 +36,9 @@ class Builder(Session[Tensor]):
         return self.tensor(make_node(op, tuple(self.node(t) for t in inputs), params))
 
     def read(self, tensor: Tensor) -> Any:
-        raise SymbolicReadError("the value of a symbolic tensor was wanted; it has none until the graph runs")
+        raise SymbolicReadError(
+            "the value of a symbolic tensor was read; it has no value until the graph runs"
+        )
 
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:

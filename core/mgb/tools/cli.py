@@ -156,7 +156,7 @@ def _profile(arguments: argparse.Namespace) -> int:
     from ..jit import trace
 
     if arguments.calls < 1:
-        raise ArgumentError(f"--calls {arguments.calls}: at least one call is measured; give 1 or more")
+        raise ArgumentError(f"--calls {arguments.calls}: give 1 or more")
     function, inputs = target_of(arguments.target, " ".join(arguments.shapes))
     traced = trace(inspect.unwrap(function), profiling=True)
     for _ in range(1 + arguments.calls):  # the first one records

@@ -15,7 +15,7 @@ from mgb.jit import trace
 ANSWERS = {
     "a function for a kernel": (
         {"compile": lambda graph: lambda *arrays, out: None},
-        r"compile\(\) of backend 'stranger' gave <function .*, where it has to be a mgb\.backends\.Kernel",
+        r"compile\(\) of backend 'stranger' gave <function .*, expected a mgb\.backends\.Kernel",
     ),
     "nothing for a kernel": ({"compile": lambda graph: None}, r"compile\(\) .* 'stranger' gave None"),
     "no function to run": ({"kernel": {"run": "mul"}}, r"Kernel\.run of .*'stranger' is 'mul', .* a func"),
@@ -37,11 +37,11 @@ ANSWERS = {
     ),
     "a list for a joined kernel": (
         {"join": list, "traits": {"joins": True}},
-        r"join\(\) of backend 'stranger' gave \[.*, where it has to be a mgb\.backends\.Kernel or None",
+        r"join\(\) of backend 'stranger' gave \[.*, expected a mgb\.backends\.Kernel or None",
     ),
     "a chain that is no function": (
         {"chain": lambda *args: 3},
-        r"chain\(\) of backend 'stranger' gave 3, where it has to be a function or None",
+        r"chain\(\) of backend 'stranger' gave 3, expected a function or None",
     ),
     "a chain that fails": (
         {"chain": lambda *args: {}["stream"]},

@@ -54,7 +54,7 @@ PRED = np.arange(12.0, dtype="float32").reshape(4, 3)
         (np.zeros((1, 4, 1), "int32"), r"input_ndim=2 target_ndim=3.*label\.reshape\(\(4,\)\)"),
         (np.zeros((3,), "int32"), r"axis 1: it has to be of \(4,\)"),
         (np.zeros((), "int32"), r"input_ndim=2 target_ndim=0; it has to be of \(4,\)"),
-        (np.zeros((4,), "float32"), r"label is of integers, got float32: use label\.astype\('int32'\)"),
+        (np.zeros((4,), "float32"), r"label must be integers, got float32: use label\.astype\('int32'\)"),
     ],
 )
 @pytest.mark.parametrize("decorate", [lambda f: f, trace])

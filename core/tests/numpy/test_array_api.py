@@ -294,7 +294,7 @@ def test_every_function_is_covered_by_a_call() -> None:
 
 def test_expand_dims_with_invalid_axis_raises_index_error() -> None:
     for axis in (-2, 1):
-        with pytest.raises(IndexError, match=f"axis {axis} is not one of the 1 axes"):
+        with pytest.raises(IndexError, match=f"axis {axis} is out of range for 1 axes"):
             xp.expand_dims(xp.asarray(1.0), axis)
 
 

@@ -154,9 +154,9 @@ def test_topk_rejects_negative_k(k: int, kth_only: bool) -> None:
 
 
 def test_topk_kth_only_rejects_zero_k_and_empty_axis() -> None:
-    with pytest.raises(ShapeError, match=r"topk: no k-th element of \(3,\)"):
+    with pytest.raises(ShapeError, match=r"topk: kth_only=True needs .*, got shape \(3,\)"):
         F.topk(Tensor([1.0, 2.0, 3.0]), 0, kth_only=True)
-    with pytest.raises(ShapeError, match=r"topk: no k-th element of \(0,\)"):
+    with pytest.raises(ShapeError, match=r"topk: kth_only=True needs .*, got shape \(0,\)"):
         F.topk(Tensor(np.zeros(0)), 1, kth_only=True)
     values, places = F.topk(Tensor([1.0, 2.0, 3.0]), 0)
     assert values.shape == places.shape == (0,)

@@ -197,7 +197,9 @@ class OnGpus(Generated):
         ordinal = arrays[0].device.id if arrays and self.several else driver.current()
         if self.several and any(a.device.id != ordinal for a in arrays):
             places = ", ".join(sorted({f"gpu{a.device.id}" for a in arrays}))
-            raise ValueError(f"the arrays of one call lie on several GPUs ({places}); move them with `.to`")
+            raise ValueError(
+                f"the arrays of one call are on several GPUs ({places}); move them to one with `.to`"
+            )
         if ordinal not in self._gpus:
             self._gpus[ordinal] = self.gpu(ordinal)
         return self._gpus[ordinal]

@@ -285,4 +285,4 @@ def check(operands: Sequence[Operand], arrays: Sequence[Any]) -> None:
         np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError as error:
         shapes = ", ".join(str(array.shape) for array in arrays)
-        raise ValueError(f"arrays of shapes {shapes} do not go together: {advice}") from error
+        raise ValueError(f"the shapes {shapes} of the arrays do not fit together: {advice}") from error

@@ -130,7 +130,9 @@ class Layout:
     def _steps(self, o: Operand, shape: Shape, strides: Shape) -> Shape:
         size = o.itemsize
         if any(d != 1 and s % size for d, s in zip(shape, strides, strict=True)):
-            raise ValueError(f"{o.name}: strides of {strides} bytes are no multiples of its {size} bytes")
+            raise ValueError(
+                f"{o.name}: strides of {strides} bytes must be multiples of the {size} bytes of an element"
+            )
         return broadcast_strides(shape, tuple(s // size for s in strides), self.domain)
 
     def _named(self, loops: Any, count: int) -> tuple[dict[str, int], list[dict[str, int]]]:
@@ -296,7 +298,7 @@ def form_of(frame: Frame, layout: Layout, plan: HalideSchedule) -> Form:
 
 def _fits(number: int) -> int:
     if abs(number) > MOST:
-        raise ValueError(f"Halide counts to {MOST}, not to {number}; export MGB_JIT_BACKEND=CPU_NUMBA")
+        raise ValueError(f"Halide's indices end at {MOST}, got {number}; export MGB_JIT_BACKEND=CPU_NUMBA")
     return number
 
 

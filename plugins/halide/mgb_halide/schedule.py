@@ -96,7 +96,7 @@ def _scheduler(value: str) -> str:
     for name in AUTOSCHEDULERS:
         if value.lower() == name.lower():
             return name
-    raise ValueError(f"there is no autoscheduler {value!r}; there are {', '.join(AUTOSCHEDULERS)}")
+    raise ValueError(f"autoscheduler={value!r} is unknown; choose one of {', '.join(AUTOSCHEDULERS)}")
 
 
 def _number(name: str, value: str) -> int:

@@ -240,7 +240,7 @@ class Model(model_file.Model):
         if value is None or kind == "Value":
             return value
         if isinstance(value, list):
-            raise FileFormatError("a sequence stands where a tensor is wanted")
+            raise FileFormatError("got a sequence, expected a tensor")
         return host_of(value) if kind == "Host" else self.weights.tensor(value)
 
 

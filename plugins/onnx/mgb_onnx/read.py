@@ -201,7 +201,7 @@ class _Reader:
         where = f"{place}, attribute {proto.name!r}"
         read = _ATTRIBUTES.get(proto.type)
         if read is None:
-            raise FileFormatError(f"{where}: it is of no type that ONNX knows")
+            raise FileFormatError(f"{where}: its type is not one of ONNX's")
         return read(self, proto, opsets, where, known)
 
     def array(self, proto: Any, place: str) -> Host:
@@ -218,7 +218,7 @@ class _Reader:
         values, indices = self.array(proto.values, place), self.array(proto.indices, place)
         shape = tuple(proto.dims)
         if any(d < 0 for d in shape) or len(shape) > MOST_AXES:
-            raise FileFormatError(f"{place}: the shape {shape[:MOST_AXES]} is not one of an array")
+            raise FileFormatError(f"{place}: the shape {shape[:MOST_AXES]} is not valid for an array")
         meter().place = place
         meter().value(shape)
         if values.ndim != 1 or indices.dtype != dtypes.int64 or len(indices) != len(values):

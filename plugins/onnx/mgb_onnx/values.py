@@ -81,7 +81,7 @@ def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
     if any(d < 0 for d in shape):
         raise FileFormatError(f"{place}: the shape {shape} has a negative length")
     if len(shape) > MOST_AXES:
-        raise FileFormatError(f"{place}: an array of {len(shape)} axes; {MOST_AXES} are the most")
+        raise FileFormatError(f"{place}: an array has {len(shape)} axes; at most {MOST_AXES} are supported")
     size = math.prod(shape)
     if raw is None and proto.HasField("raw_data"):
         raw = proto.raw_data

@@ -31,7 +31,10 @@ def mesh_size(graph: Graph) -> int:
     """
     sizes = {int(n.params["group"].removeprefix(_PREFIX)) for n in graph.nodes if n.op.over_mesh}
     if len(sizes) > 1:
-        raise MeshError(f"one program for meshes of {', '.join(map(str, sorted(sizes)))} devices")
+        raise MeshError(
+            f"one program has meshes of different sizes, {', '.join(map(str, sorted(sizes)))} devices: use "
+            "one size"
+        )
     if own := [n for n in graph.outputs if n in graph.own]:
         raise MeshError(
             f"{own[0]!r} at {own[0].source or 'no known line'} is each device's own, and leaves the program: "
@@ -46,12 +49,13 @@ def mesh_of(size: int) -> Any:
     devices = jax.devices("cpu")
     if size > len(devices):
         raise MeshError(
-            f"a mesh of {size} devices, and JAX has {len(devices)}: before JAX is first used, set "
+            f"a mesh of {size} devices needs more than the {len(devices)} that JAX has: before JAX is first "
+            "used, set "
             f"XLA_FLAGS=--xla_force_host_platform_device_count={size}, or start {size} processes with "
             "jax.distributed.initialize"
         )
     if jax.process_count() > 1 and size < len(devices):
-        raise MeshError(f"a mesh of {size} devices in a job of {len(devices)}: take all of them")
+        raise MeshError(f"a mesh must have all {len(devices)} devices of the job, got {size}")
     return _mesh(size)
 
 

@@ -172,7 +172,7 @@ def whole(number: Any, name: str = "a length") -> Any:
     try:
         return operator.index(number)
     except TypeError:
-        raise ConversionError(f"{name} is an integer, and got {number!r}") from None
+        raise ConversionError(f"{name} must be an integer, got {number!r}") from None
 
 
 def amount(number: Any, name: str) -> Any:
@@ -185,7 +185,7 @@ def amount(number: Any, name: str) -> Any:
     """
     found = whole(number, name)
     if found < 0:
-        raise ShapeError(f"{name} is at least 0, and got {found}")
+        raise ShapeError(f"{name} must be at least 0, got {found}")
     return found
 
 

@@ -94,7 +94,9 @@ def _qr_grad(g: Tensor, y: Tensor, a: Tensor, complete: bool) -> tuple[Tensor]:
     """
     height, width = a.shape[-2:]
     if complete and height > width:
-        raise NoGradientError("qr: the gradient of mode='complete' is that of matrices not higher than wide")
+        raise NoGradientError(
+            f"qr: the gradient of mode='complete' requires rows <= columns, got {height} x {width}"
+        )
     y = held(y)
     q, r = rows(y, 0, height), swapped(rows(y, height, height + width))
     dq, dr = rows(g, 0, height), swapped(rows(g, height, height + width))

@@ -62,14 +62,14 @@ def on_diagonal(x: Tensor) -> Tensor:
 def check_matrix(name: str, a: Spec) -> None:
     """Raise a `ShapeError` where `a` has no two axes."""
     if a.ndim < 2:
-        raise ShapeError(f"{name}: matrices stand in the last two axes, got shape {a.shape}")
+        raise ShapeError(f"{name}: needs matrices in the last two axes, got shape {a.shape}")
 
 
 def check_square(name: str, a: Spec) -> None:
     """Raise a `ShapeError` where `a` holds no square matrices."""
     check_matrix(name, a)
     if a.shape[-1] != a.shape[-2]:
-        raise ShapeError(f"{name}: the last two axes are to be of one length, got shape {a.shape}")
+        raise ShapeError(f"{name}: needs square matrices in the last two axes, got shape {a.shape}")
 
 
 def by_library(name: str, infer: Callable[..., Spec], rule: Callable[..., Any]) -> Rule:

@@ -122,7 +122,9 @@ def convolved(
     if x.ndim > 4:
         return _convolved_slices(x, w, edges, strides, dilations, groups)
     if x.ndim < 3:
-        raise ShapeError(f"a convolution of images {x.shape}, which have no axis")
+        raise ShapeError(
+            f"a convolution needs images (N, C, ...) with at least one spatial axis, got shape {x.shape}"
+        )
     even = all(a == b and a >= 0 for a, b in edges)
     padding = tuple(a for a, _ in edges) if even else (0, 0)
     return contract.conv2d(

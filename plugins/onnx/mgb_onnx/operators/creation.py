@@ -45,7 +45,7 @@ def constant(
     if value_int is not None or value_ints is not None:
         return np.array(value_ints if value_int is None else value_int, np.int64)
     if value_string is not None or value_strings is not None:
-        raise UnsupportedError("texts are not supported")
+        raise UnsupportedError("strings are not supported")
     raise FileFormatError("Constant without a value")
 
 

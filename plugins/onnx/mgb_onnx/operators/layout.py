@@ -65,7 +65,7 @@ def squeeze(x: Tensor, axes: Host | None = None) -> Tensor:
         else normalize_axis("Squeeze", ints(axes), x.ndim)
     )
     if any(x.shape[i] != 1 for i in gone):
-        raise ShapeError(f"Squeeze: {x.shape} has other lengths than 1 along {gone}")
+        raise ShapeError(f"Squeeze: axes {gone} of {x.shape} must have length 1")
     return reshape(x, shape=tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
@@ -146,7 +146,7 @@ def slice_of(
 def _range(length: int, start: int, end: int, step: int) -> tuple[int, int, int]:
     """Return a range clipped as ONNX does; see `mgb.ops.layout.Window`."""
     if step == 0:
-        raise ShapeError("Slice: a step is 0")
+        raise ShapeError("Slice: steps must not be 0")
     first, last = (0, length) if step > 0 else (-1, length - 1)
     start, end = (min(max(v + length if v < 0 else v, first), last) for v in (start, end))
     return (start, max(start, end), step) if step > 0 else (start, min(start, end), step)

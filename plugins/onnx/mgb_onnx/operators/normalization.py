@@ -142,7 +142,7 @@ def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
     """Divide `x` by its norm along `axis`; where the norm is 0 the result is 0."""
     axes = normalize_axis("LpNormalization", axis, x.ndim)
     if p not in (1, 2):
-        raise ShapeError(f"LpNormalization: p is 1 or 2, got {p}")
+        raise ShapeError(f"LpNormalization: p must be 1 or 2, got {p}")
     norm = reduce_sum(words.abs(x) if p == 1 else words.square(x), axis=axes)
     norm = norm if p == 1 else sqrt(norm)
     return where(eq(norm, 0), 0, x / where(eq(norm, 0), 1, norm))

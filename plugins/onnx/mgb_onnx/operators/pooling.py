@@ -60,7 +60,8 @@ class Windows:
         self.dilations = (1,) * n if dilations is None else ints(dilations)
         if len(self.kernel) != n or min(*self.kernel, *self.strides, *self.dilations, 1) < 1:
             raise ShapeError(
-                f"a window of {self.kernel} by steps of {self.strides} over images of {self.size}"
+                f"a window of {self.kernel} with strides {self.strides} is not valid for images of "
+                f"{self.size}: give at least 1 for each axis"
             )
         reach = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations)]
         self.padded: Borders = borders(size, reach, self.strides, auto_pad, pads)

@@ -24,7 +24,7 @@ def _place(sequence: list[Any], position: Value, new: int = 0) -> int:
     place = int(number(host_of(position)))
     count = len(sequence) + new
     if not -len(sequence) <= place < count:
-        raise FileFormatError(f"position {place} in a sequence of {len(sequence)}")
+        raise FileFormatError(f"position {place} is out of range for a sequence of {len(sequence)} elements")
     return place + len(sequence) if place < 0 else place
 
 
