@@ -102,7 +102,7 @@ class RNG:
     # bits
 
     def _draw(self, op: Callable[..., Tensor], shape: tuple[int, ...], each: int, *numbers: Any) -> Tensor:
-        """Return `shape` numbers of a new draw, by an op that makes `each` of them from a counter."""
+        """Return `shape` numbers of a new draw, by an op that makes `each` of them from one counter."""
         count = math.prod(shape)
         rows = iota(shape=(-(-count // each), 1), dtype=dtypes.uint32, device=self._device)
         which = iota(shape=(1, each), dtype=dtypes.uint32, device=self._device)

@@ -376,7 +376,7 @@ class _Writing:
             self.copy(result, target)
 
     def still(self, value: Value, spec: Spec | None = None) -> Value:
-        """Return `value`, or a copy's place where it moves; one of `spec` is written instead of read."""
+        """Return `value`, or if it moves a place with a copy, or with `spec` a place to write it to."""
         if not value.step:
             return value
         array = value.arrays[0]

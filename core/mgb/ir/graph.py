@@ -478,7 +478,7 @@ def exact_text(value: Any) -> str:
 
 
 def digest(data: bytes) -> str:
-    """Return SHA-256 in hexadecimal.
+    """Return the SHA-256 of `data` in hexadecimal.
 
     Examples
     --------

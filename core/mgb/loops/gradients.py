@@ -343,7 +343,7 @@ def while_taped(*operands: Tensor, test: Body, body: Body, consts: int) -> Tenso
 def _while_gradients(
     operands: Sequence[Tensor], test: Body, body: Body, consts: int, arrived: Mapping[int, Tensor]
 ) -> list[Tensor | None]:
-    """Return zeros in forward mode, which depend on `arrived` as gradients would: theirs are tangents.
+    """Return zeros in forward mode that depend on `arrived` like gradients: their gradients are tangents.
 
     Raises
     ------

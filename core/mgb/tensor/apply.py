@@ -409,7 +409,7 @@ def constant(array: Any, device: str) -> Tensor:
 def install_promotion(
     cast: Callable[..., Tensor], of_one_sign: Callable[[Any, Any], tuple[Tensor, Tensor]]
 ) -> None:
-    """Set the promotion, once, by `mgb.ops`: it casts by ops like any other, traced and differentiated."""
+    """Set what promotion casts by, for `mgb.ops`: ops like any other, traced and differentiated."""
     global _cast, _of_one_sign
     _cast, _of_one_sign = cast, of_one_sign
 

@@ -196,7 +196,9 @@ def test_relu_rnn_and_rejected_recurrent_arguments() -> None:
         M.RNNCell(3, 4, nonlinearity="sin")
     with pytest.raises(ShapeError, match=r"RNN takes \(time, batch, features\), got \(2, 3\)"):
         ours(Tensor(SEQUENCE[0]))
-    with pytest.raises(ShapeError, match=r"LSTMCell: the input must have 7 features in its last axis, got shape \(2, 3\)"):
+    with pytest.raises(
+        ShapeError, match=r"LSTMCell: the input must have 7 features in its last axis, got shape \(2, 3\)"
+    ):
         M.LSTMCell(7, 4)(Tensor(SEQUENCE[0]))
     with pytest.raises(ShapeError, match="at least one step"):
         ours(Tensor(SEQUENCE[:0]))

@@ -89,7 +89,9 @@ def test_conv_transpose2d_is_the_transpose_of_conv2d(groups):
 
 
 def test_indivisible_channels_raise():
-    with pytest.raises(ShapeError, match="in_channels = 3 and out_channels = 4 must be multiples of groups = 2"):
+    with pytest.raises(
+        ShapeError, match="in_channels = 3 and out_channels = 4 must be multiples of groups = 2"
+    ):
         M.Conv2d(3, 4, 1, groups=2)
     with pytest.raises(ShapeError, match="num_channels = 4 must be a multiple of num_groups = 3"):
         M.GroupNorm(3, 4)

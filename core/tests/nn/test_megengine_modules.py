@@ -108,7 +108,9 @@ def test_embedding_copies_a_numpy_initial_weight():
 def test_embedding_rejects_invalid_arguments():
     with pytest.raises(ShapeError, match=r"initial_weight must have shape \(3, 2\), got \(2, 2\)"):
         M.Embedding(3, 2, initial_weight=Parameter(np.zeros((2, 2))))
-    with pytest.raises(ShapeError, match=r"from_pretrained: embeddings must have shape \(number, length\), got \(3,\)"):
+    with pytest.raises(
+        ShapeError, match=r"from_pretrained: embeddings must have shape \(number, length\), got \(3,\)"
+    ):
         M.Embedding.from_pretrained(Tensor([1.0, 2.0, 3.0]))
     for option in ("padding_idx", "max_norm", "norm_type"):
         with pytest.raises(ValueError, match=f"Embedding: {option}=1 is not supported"):

@@ -63,7 +63,10 @@ def test_grouped_convolution_accepts_weight_with_group_axis(name, axes):
     weight = normal(2, 2, 2, *(2,) * axes)
     flat = double(weight.reshape(4, 2, *(2,) * axes))
     close(convolve(x, double(weight), groups=2), convolve(x, flat, groups=2).numpy())
-    with pytest.raises(ShapeError, match=rf"^{name}: groups = 1 does not fit a weight of shape .*, whose axis 0 is the groups$"):
+    with pytest.raises(
+        ShapeError,
+        match=rf"^{name}: groups = 1 does not fit a weight of shape .*, whose axis 0 is the groups$",
+    ):
         convolve(x, double(weight))
 
 

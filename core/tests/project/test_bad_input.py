@@ -51,7 +51,8 @@ OPS = {
                    ShapeError, r"pooling: a kernel of \(9, 9\).*\(8, 8\)"),
     "concat": (lambda a, b: F.concat([a, b], 0),
                ShapeError, r"concat: \(2, 3\) and \(4, 5\) differ beside axis 0"),
-    "concat axis": (lambda a, b: F.concat([a, a], 5), ShapeError, "concat: axis 5 is out of range for 2 axes"),
+    "concat axis": (lambda a, b: F.concat([a, a], 5),
+                    ShapeError, "concat: axis 5 is out of range for 2 axes"),
     "concat nothing": (lambda a, b: F.concat([], 0), ShapeError, "concat: needs at least one array"),
     "stack": (lambda a, b: F.stack([a, b]), ShapeError, r"stack: shapes \(2, 3\), \(4, 5\)"),
     "split": (lambda a, b: F.split(a, 5, axis=1),
@@ -338,7 +339,9 @@ def test_optimizer_rejects_a_gradient_of_another_shape(mode):
         optimizer.step().clear_grad()
 
     run = step if mode is None else trace(step, **mode)
-    with pytest.raises(ShapeError, match=r"gradient of shape \(1, 2\) does not fit a parameter of shape \(1,\)"):
+    with pytest.raises(
+        ShapeError, match=r"gradient of shape \(1, 2\) does not fit a parameter of shape \(1,\)"
+    ):
         run(tensor([[1.0, 2.0]]))
     assert weight.shape == (1,) and weight.item() == 1
     weight.grad = None

@@ -115,7 +115,7 @@ def _compare(integers: Callable[[Expr, Expr], Expr]) -> Word:
 
 
 def _at_most(node: Node, a: Expr, b: Expr) -> Expr:
-    """Compare by ``>``: Halide's own ``<=`` is its contrary, and so holds for NaN."""
+    """Compare by ``<`` and ``==``: Halide's ``<=`` is the contrary of ``>``, and so holds for NaN."""
     if node.inputs[0].spec.dtype.kind in "fV":
         return (a < b) | (a == b)
     return _compare(lambda x, y: x <= y)(node, a, b)

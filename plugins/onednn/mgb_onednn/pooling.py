@@ -129,7 +129,7 @@ def _maximum(pool: Pooling, output: Spec) -> tuple[Chain, Callable[..., Any]]:
 
 
 def _maximum_gradient(pool: Pooling, output: Spec) -> tuple[Chain, Callable[..., Any]]:
-    """Find the places of the maxima again: an op has one output, and they are not it."""
+    """Return a gradient that finds the places of the maxima again, since the op does not return them."""
     forward = pool.forward()
     backward = pool.backward(forward)
     places = pool.native.copy_layout(pool.native.wanted(backward, Arg.WORKSPACE))

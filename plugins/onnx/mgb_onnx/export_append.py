@@ -106,7 +106,7 @@ def _join(old: Any, new: Any, path: Path) -> None:
 
 
 def _join_functions(old: Any, new: Any, path: Path) -> None:
-    """Join functions of the same name: `dump` names them after what they do, but others may use it too."""
+    """Add the functions of `new`; raise if the file has another one of the same name."""
     known = {(f.domain, f.name, f.overload): f for f in old.functions}
     for function in new.functions:
         same = known.get((function.domain, function.name, function.overload))

@@ -25,7 +25,7 @@ def plainly(operator: str, **attributes: Any) -> Emit:
 
 
 def with_params(operator: str, **params: str) -> Emit:
-    """Emit attributes that are parameters of ours."""
+    """Return an emitter of `operator` whose attributes are parameters of ours."""
 
     def emit(sheet: Sheet, node: Node, *names: str) -> str:
         return sheet.call(

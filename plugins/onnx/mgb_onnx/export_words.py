@@ -152,7 +152,7 @@ class Word:
 
 
 def _no_dtype(_node: Node) -> None:
-    """Reject a carried dtype: the result is true or false, or an index."""
+    """Return None, no dtype to carry: the result is true or false, or an index."""
     return None
 
 

@@ -169,7 +169,7 @@ def _log1p(x: Tensor) -> Tensor:
 
 
 def _expm1(x: Tensor) -> Tensor:
-    """Compute ``exp(x) - 1`` with its error removed by the logarithm of ``exp(x)`` (Kahan)."""
+    """Compute ``exp(x) - 1`` with its error corrected by the logarithm of ``exp(x)`` (Kahan)."""
     u = exp(x)
     far = logical_or(lt(1, abs(x)), eq(u, 1))
     near = (u - 1) * (x / where(far, 1, log(u)))

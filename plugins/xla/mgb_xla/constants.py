@@ -84,7 +84,7 @@ def _is_product(node: Node) -> bool:
 
 
 def _is_square(node: Node) -> bool:
-    """Return whether it is a sum of squares: XLA's kernel for these is twice as fast. They have one sign."""
+    """Return whether it sums squares, for which XLA's kernel is twice as fast and loses no overflow."""
     moved = _moved(node)
     return len(moved) == 1 and all(n.op.name == "mul" and n.inputs[0] is n.inputs[1] for n in moved)
 

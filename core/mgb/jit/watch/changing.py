@@ -108,7 +108,7 @@ class Changing:
 
 
 def own_guard(source: Attribute, holder: Any) -> Guard | None:
-    """Guard that an object has an attribute itself, if without it a class would provide one."""
+    """Return a guard that an object has an attribute itself, if a class has one of that name too."""
     kinds = holder.__mro__[1:] if isinstance(holder, type) else type(holder).__mro__
     found = next((vars(kind)[source.name] for kind in kinds if source.name in vars(kind)), None)
     if found is None or type(found) is MemberDescriptorType:
