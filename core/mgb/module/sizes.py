@@ -25,5 +25,5 @@ def size(name: str, value: Any) -> int:
     if number < 0:
         raise ShapeError(f"{name} must be at least 0, got {number}")
     if number >= 1 << 63:
-        raise ShapeError(f"{name} = {number} is more than int64 holds")
+        raise ShapeError(f"{name} must be at most 2**63 - 1, got {number}")
     return number

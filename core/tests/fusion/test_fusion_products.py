@@ -279,7 +279,7 @@ def test_unsupported_contractions_are_rejected_with_a_reason() -> None:
     assert "more than two matrices" in str(reason(matmul, f32(4, 3), f32(2, 3, 5)))
     integers = Spec((3, 3), dtypes.int32)
     assert reason(matmul, integers, integers) == "multiplies matrices of int32"
-    assert reason(matmul, f32(4, 0), f32(0, 5)) == "of an empty array"
+    assert reason(matmul, f32(4, 0), f32(0, 5)) == "has no elements"
     window = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
     images = graph_of(lambda x, w: conv2d(x, w, **window), f32(1, 1, 4, 4), f32(1, 1, 2, 2)).outputs[0]
     assert accepts(PRODUCTS, images) == "is of kind contract"

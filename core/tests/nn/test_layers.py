@@ -218,7 +218,7 @@ def test_prelu_has_a_slope_for_each_channel():
     layer, (x, x64) = M.PReLU(3), data(2, 3, 4, 4)
     init.normal_(layer.weight)
     close(layer(x), np.where(x64 > 0, x64, weight_of(layer) * x64))
-    with pytest.raises(ShapeError, match="PReLU of 3 channels"):
+    with pytest.raises(ShapeError, match="PReLU: num_parameters = 3 does not fit"):
         layer(Tensor(np.ones((2, 4, 1, 1))))
 
 
@@ -411,7 +411,7 @@ def test_recurrent_layers_reject_wrong_number_of_states():
 
 
 def test_recurrent_layer_repr_and_num_layers_check():
-    with pytest.raises(ShapeError, match="num_layers = 0"):
+    with pytest.raises(ShapeError, match="num_layers must be at least 1, got 0"):
         M.GRU(4, 6, num_layers=0)
     assert "nonlinearity='relu'" in repr(M.RNN(4, 6, nonlinearity="relu"))
     assert repr(M.RNNCell(4, 6)).endswith("nonlinearity='tanh')")

@@ -332,7 +332,7 @@ def test_importing_mgb_alone_enables_numpy_functions(name: str) -> None:
 
 def test_extremes_of_an_empty_array_raise() -> None:
     for call in (F.max, F.min, np.max, Tensor.max, lambda x: x.min(0), lambda x: np.median(x)):
-        with pytest.raises(ShapeError, match="of nothing"):
+        with pytest.raises(ShapeError, match="of an empty array"):
             call(Tensor(NONE))
     assert Tensor(NONE).max(1).shape == (0,)
     assert not F.any(Tensor(NONE)).item()

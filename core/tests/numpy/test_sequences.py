@@ -73,7 +73,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "must be between 0 and 1": lambda: np.quantile(given(X), 1.5),
     "must be between 0 and 100": lambda: np.percentile(given(X), -1),
     "method is one of": lambda: np.quantile(given(X), 0.5, method="best"),
-    "of nothing": lambda: np.quantile(given(X[:, :0]), 0.5),
+    "of an empty array": lambda: np.quantile(given(X[:, :0]), 0.5),
     "mode is": lambda: np.convolve(given(LONG), given(SHORT), "most"),
     "non-empty vectors": lambda: np.convolve(given(X), given(SHORT)),
     "at least 3": lambda: np.gradient(given(SHORT[:2]), edge_order=2),

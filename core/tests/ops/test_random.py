@@ -227,7 +227,7 @@ def test_randint(low, high):
 
 def test_randint_starts_at_zero_and_rejects_an_empty_range():
     assert RNG(0).randint(1).item() == 0
-    with pytest.raises(ValueError, match="low 3 must be below high 3"):
+    with pytest.raises(ValueError, match=r"low must be below high, .* got 3 and 3"):
         RNG(0).randint(3, 3)
 
 

@@ -69,7 +69,7 @@ def test_unused_argument_stays_an_input() -> None:
     [
         ({"arg_names": ["a"]}, "wrong number of arg_names, should be 2 values"),
         ({"output_names": ["a", "b"]}, "wrong number of output_names, should be 1 values"),
-        ({"arg_names": ["a", "a"]}, "two are called 'a'"),
+        ({"arg_names": ["a", "a"]}, "'a' is given twice"),
         ({"arg_names": ["a", ""]}, "'' is not a name"),
         ({"arg_names": ["a", 3]}, "3 is not a name"),
     ],

@@ -54,7 +54,7 @@ KINDS = {
     "skipped": (lambda f: trace(f, run_body=False), errors.ImpureBodyError, "have to run at each call"),
     "xla": (lambda f: xla_trace(f, capture_as_const=True), errors.SymbolicReadError, "compiled whole"),
     "partial": (partial_trace, errors.SymbolicReadError, "partially traced"),
-    "vmap": (vmap, errors.TransformError, "varies along the mapped axis"),
+    "vmap": (vmap, errors.TransformError, "differs along the axis"),
 }
 
 
