@@ -61,7 +61,7 @@ def test_pixel_shuffle() -> None:
     image = RNG.standard_normal((2, 12, 3, 5)).astype(np.float32)
     agree(M.PixelShuffle(2), torch.nn.PixelShuffle(2), image)
     agree(lambda x: F.nn.pixel_shuffle(x, 2), torch.nn.PixelShuffle(2), image[0])
-    with pytest.raises(ShapeError, match=r"no multiple of 5 \* 5 channels"):
+    with pytest.raises(ShapeError, match=r"must be a multiple of 5 \* 5"):
         M.PixelShuffle(5)(Tensor(image))
 
 

@@ -97,7 +97,7 @@ def test_reduce_lr_on_plateau_matches_torch(mode: str, threshold_mode: str) -> N
 
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
-    "step_size is at least 1": lambda o: ours.StepLR(o, 0),
+    "step_size must be at least 1": lambda o: ours.StepLR(o, 0),
     "2 groups": lambda o: ours.LambdaLR(o, [abs]),
     "2 groups in all": lambda o: ours.OneCycleLR(o, [0.1], 5),
     "anneal_strategy": lambda o: ours.OneCycleLR(o, 0.1, 5, anneal_strategy="sin"),
