@@ -50,7 +50,7 @@ def play(bytes_per_second: float) -> None:
 
 
 def race(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each, in turn."""
+    """Measure milliseconds of each, in turn."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for function in ways.values():
         function()
@@ -70,7 +70,7 @@ def told(*words: object) -> None:
 
 
 def buckets(rounds: int) -> None:
-    """One bucket of 42 gradients, and 42 exchanges, beside the sum in place that MPI has."""
+    """Measure one bucket of 42 gradients, and 42 exchanges, beside the sum in place that MPI has."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD.Dup()
@@ -94,7 +94,7 @@ def buckets(rounds: int) -> None:
 
 
 def training(communicates: bool, overlaps: bool, rows: int, bucket: float) -> Callable[[], object]:
-    """A compiled training step of 21 layers, each 384 wide."""
+    """Return a compiled training step of 21 layers, each 384 wide."""
     os.environ["MGB_DISTRIBUTED_OVERLAP"] = str(int(overlaps))  # read when a program is compiled
     layers = [M.Linear(384, 384) for _ in range(GRADIENTS // 2)]
     params = [p for layer in layers for p in layer.parameters()]
@@ -120,7 +120,7 @@ def training(communicates: bool, overlaps: bool, rows: int, bucket: float) -> Ca
 
 
 def overlap(rows: int, bucket: float, rounds: int) -> tuple[float, float, float]:
-    """How much of the communication the rest of the step hides: medians of milliseconds.
+    """Measure how much of the communication the rest of the step hides: medians of milliseconds.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def overlap(rows: int, bucket: float, rounds: int) -> tuple[float, float, float]
 
 
 def speedup(rows: int, bucket: float, rounds: int) -> None:
-    """A batch by rank 0 alone, while the others sleep, beside the same batch by all ranks, a part each.
+    """Measure a batch by rank 0 alone, while others sleep, beside the same batch by all ranks, a part each.
 
     Time of the processor tells what it is where other programs want the cores as well: an exchange between
     processes of one machine is work, and what waits sleeps.
@@ -171,7 +171,7 @@ def speedup(rows: int, bucket: float, rounds: int) -> None:
 
 
 def fitted(rounds: int) -> tuple[float, float]:
-    """Milliseconds of an exchange of nothing, and of a MiB more, between two: least squares of the ratios."""
+    """Fit milliseconds of an empty exchange, and of a MiB more, between two: least squares of the ratios."""
     sizes, found = [2**k for k in range(10, 25, 2)], []
     for size in sizes:
         x = mgb.tensor(np.zeros(size // 4, "f4"))

@@ -68,13 +68,13 @@ class Point:
 
 
 def mlp() -> tuple[list[module.Module], tuple[int, ...]]:
-    """Linear layers of one width with ReLU, and a batch."""
+    """Make linear layers of one width with ReLU, and a batch."""
     parts = [part for _ in range(LAYERS) for part in (module.Linear(128, 128), module.ReLU())]
     return parts, (4096, 128)
 
 
 def conv() -> tuple[list[module.Module], tuple[int, ...]]:
-    """Convolutions with batch norm and ReLU, and a batch of images."""
+    """Make convolutions with batch norm and ReLU, and a batch of images."""
     layer = (lambda: module.Conv2d(8, 8, 3, padding=1), lambda: module.BatchNorm2d(8), module.ReLU)
     return [make() for _ in range(LAYERS) for make in layer], (16, 8, 64, 64)
 
@@ -83,7 +83,7 @@ NETWORKS = {"mlp": mlp, "conv": conv}
 
 
 def training_step(network: str, **options: Any) -> tuple[Any, Tensor]:
-    """A traced step of SGD with momentum from fixed parameters, and a batch."""
+    """Return a traced step of SGD with momentum from fixed parameters, and a batch."""
     draw = np.random.default_rng(0)
     parts, shape = NETWORKS[network]()
     net = module.Sequential(*parts)
@@ -107,13 +107,13 @@ def training_step(network: str, **options: Any) -> tuple[Any, Tensor]:
 
 
 def report_of(step: Any, x: Tensor) -> Any:
-    """The memory report of the program of a call, which is made."""
+    """Return the memory report of the program of a call, which is made."""
     step(x)
     return memory_report(step.variants()[0].programs[0])
 
 
 def series(network: str) -> dict[Point, Callable[[], Any]]:
-    """The plain program and what the methods make of it, each with a call."""
+    """Return the plain program and what the methods make of it, each with a call."""
     step, x = training_step(network)
     plain = report_of(step, x)
     found: dict[Point, Callable[[], Any]] = {}
@@ -145,7 +145,7 @@ def series(network: str) -> dict[Point, Callable[[], Any]]:
 
 
 def timed(found: Mapping[Point, Callable[[], Any]], rounds: int) -> list[Point]:
-    """The points with the time of a call, one call of each in each round."""
+    """Return the points with the time of a call, one call of each in each round."""
     losses = {point: [call().numpy() for _ in range(2)] for point, call in found.items()}
     wanted = next(iter(losses.values()))
     assert all(
@@ -174,7 +174,7 @@ def timed(found: Mapping[Point, Callable[[], Any]], rounds: int) -> list[Point]:
 
 
 def table(points: Sequence[Point]) -> str:
-    """Markdown."""
+    """Return the figures as Markdown."""
     rows = ["| method | asked for | peak | of the plain peak | steps run | time of a call |"]
     rows.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for p in points:
@@ -185,7 +185,7 @@ def table(points: Sequence[Point]) -> str:
 
 
 def plot(network: str, points: Sequence[Point]) -> str:
-    """Both curves, as SVG."""
+    """Return both curves, as SVG."""
     names = [name for name in ("sublinear", "DTR") if any(p.method == name for p in points)]
     curves = {n: sorted((p.steps, 100 * p.share) for p in points if p.method == n) for n in names}
     most = max(p.steps for p in points)
@@ -210,7 +210,7 @@ def main() -> None:
 
 
 def write(folder: Path, found: Mapping[str, Sequence[Point]]) -> None:
-    """The figures, a page, and the plots."""
+    """Write the figures, a page, and the plots."""
     folder.mkdir(parents=True, exist_ok=True)
     data = {network: [asdict(p) for p in points] for network, points in found.items()}
     (folder / "memory.json").write_text(json.dumps(data, indent=1) + "\n")

@@ -29,12 +29,12 @@ ROUNDS = 200
 
 
 def loss(np: Any) -> Callable[..., Any]:
-    """That of the page, by the names of a library."""
+    """Return the loss of the page, by the names of a library."""
     return lambda w, x, y: ((np.tanh(x @ w) - y) ** 2).sum()
 
 
 def samples(count: int, rows: int, columns: int) -> tuple[Any, ...]:
-    """Weights, inputs and what is wanted, as the page has them."""
+    """Return weights, inputs and targets, as the page has them."""
     shapes = (rows, columns), (count, rows), (count, columns)
     made = (np.ones, np.ones, np.zeros)
     return tuple(f(shape).astype("float32") for f, shape in zip(made, shapes, strict=True))
@@ -57,7 +57,7 @@ def ways() -> Iterator[tuple[str, dict[str, Callable[[], Any]]]]:
 
 
 def called(ours: Any, theirs: Any, arrays: tuple[Any, ...]) -> dict[str, Callable[[], Any]]:
-    """Both ways, which have to agree."""
+    """Return both ways, which have to agree."""
     tensors, others = [mgb.tensor(a) for a in arrays], [jax.numpy.asarray(a) for a in arrays]
     for _ in range(2):
         result = ours(*tensors).numpy()
@@ -66,7 +66,7 @@ def called(ours: Any, theirs: Any, arrays: tuple[Any, ...]) -> dict[str, Callabl
 
 
 def lines() -> Iterator[str]:
-    """The machine, and the table."""
+    """Yield the machine, and the table."""
     mine = Mgb(default_backends()[0])
     here = describe({"mgb": mine, "jax": PEERS["jax"]}, {})
     backend = f"Backend of mgb: `{mine.backend.upper()}`; {here['peers']['jax']}"

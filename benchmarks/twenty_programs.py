@@ -40,7 +40,7 @@ ROUNDS = 7
 
 
 def made(value: Any, function: Callable[[Any], Any]) -> Any:
-    """The arrays in a nest of lists as those of a library."""
+    """Return the arrays in a nest of lists as those of a library."""
     return [made(part, function) for part in value] if isinstance(value, list) else function(value)
 
 
@@ -64,7 +64,7 @@ def ways(program: Program) -> dict[str, Callable[[], Any]]:
 
 
 def medians(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Seconds of each way."""
+    """Return the median seconds of each way."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(ROUNDS + 2):
         for name, call in calls.items():
@@ -76,7 +76,7 @@ def medians(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def rows() -> Iterator[str]:
-    """The machine, and the table; the program in which `trace` does worst beside `jax.jit` last."""
+    """Yield the machine, and the table; the program in which `trace` does worst beside `jax.jit` last."""
     found = []
     for name, program in PROGRAMS.items():
         calls = ways(program)

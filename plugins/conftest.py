@@ -21,13 +21,13 @@ class Absent(pytest.Module):
     needed: tuple[str, ...] = ()
 
     def collect(self) -> list[pytest.Item]:  # type: ignore[override]
-        """Nothing, with the reason."""
+        """Collect nothing, and skip with the reason."""
         folders = " ".join(f"./plugins/{name}" for name in self.needed)
         pytest.skip(f"not installed: pip install {folders}", allow_module_level=True)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """A module that is skipped before it is imported."""
+    """Return a module that is skipped before it is imported."""
     inside = module_path.relative_to(HERE).parts if module_path.is_relative_to(HERE) else ("",)
     needed = NEEDED.get(inside[0], ())
     if all(find_spec(f"mgb_{name}") for name in needed):

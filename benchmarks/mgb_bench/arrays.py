@@ -12,7 +12,7 @@ Arrays = tuple[Array, ...]
 
 
 def aligned_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array whose memory is warm and begins at a multiple of 64 bytes."""
+    """Return an array whose memory is warm and begins at a multiple of 64 bytes."""
     nbytes = math.prod(shape) * dtype.itemsize
     raw = np.ones(nbytes + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -20,14 +20,14 @@ def aligned_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def aligned_copy(array: Array) -> Array:
-    """The same values in memory of their own, so aligned."""
+    """Return the same values in memory of their own, so aligned."""
     copy = aligned_like(array.shape, array.dtype)
     copy[...] = array
     return copy
 
 
 def aligned(floats: int) -> Array:
-    """Ones in float32, so aligned."""
+    """Return ones in float32, so aligned."""
     array = aligned_like((floats,), np.dtype(np.float32))
     array[...] = 1.0
     return array

@@ -105,11 +105,11 @@ class Case:
     quick: Sequence[Size] = ()
 
     def inputs(self, size: Size) -> Arrays:
-        """The same inputs in every process, in aligned memory."""
+        """Return the same inputs in every process, in aligned memory."""
         return tuple(map(aligned_copy, self.make(size, np.random.default_rng(20260101))))
 
     def expected(self, arrays: Arrays) -> Arrays:
-        """The truth for these inputs, computed in float64; integers stay as they are."""
+        """Return the truth for these inputs, computed in float64; integers stay as they are."""
         values = self.truth(*(a if a.dtype.kind in "iub" else a.astype(np.float64) for a in arrays))
         return values if isinstance(values, tuple) else (values,)
 
@@ -132,7 +132,7 @@ class Case:
 
 
 def _compare(what: str, got: Array, truth: Array, tolerance: Tolerance) -> None:
-    """By blocks that stay in cache: the arrays may have hundreds of megabytes."""
+    """Compare by blocks that stay in cache: the arrays may have hundreds of megabytes."""
     flat, right = got.reshape(-1), truth.reshape(-1)
     for start in range(0, flat.size, MI // 4):
         ours, theirs = flat[start : start + MI // 4].astype(np.float64), right[start : start + MI // 4]
@@ -143,12 +143,12 @@ def _compare(what: str, got: Array, truth: Array, tolerance: Tolerance) -> None:
 
 
 def elements(size: Size) -> int:
-    """How many elements a size has."""
+    """Return how many elements a size has."""
     return size if isinstance(size, int) else math.prod(size)
 
 
 def label(size: Size) -> str:
-    """A size as a reader writes it: ``64 Ki``, ``4096x4096``."""
+    """Return a size as a reader writes it: ``64 Ki``, ``4096x4096``."""
     if isinstance(size, tuple):
         return "x".join(map(str, size))
     for unit, name in ((MI, "Mi"), (KI, "Ki")):

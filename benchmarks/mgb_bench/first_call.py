@@ -16,7 +16,7 @@ SIZE = 1024
 
 
 def chain(a: Any, b: Any, c: Any) -> Any:
-    """Ten operations."""
+    """Apply ten operations."""
     x = (a + b) * c - a
     x = x * b + c
     x = (x - b) * 0.5 + a
@@ -24,7 +24,7 @@ def chain(a: Any, b: Any, c: Any) -> Any:
 
 
 def loop(out: Any, a: Any, b: Any, c: Any) -> None:
-    """The same as a loop, for Numba."""
+    """Write the same as a loop, for Numba."""
     for i in range(out.size):
         x = (a[i] + b[i]) * c[i] - a[i]
         x = x * b[i] + c[i]

@@ -86,7 +86,7 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def record(formula: Formula, arrays: Arrays) -> tuple[list[Symbol], tuple[Symbol, ...]]:
-    """The symbols of a formula, operands first, and those that it returns."""
+    """Return the symbols of a formula, operands first, and those that it returns."""
     inputs = [Symbol("input", (place,), array.dtype) for place, array in enumerate(arrays)]
     value = formula(_SYMBOLIC, *inputs)
     results = value if isinstance(value, tuple) else (value,)
@@ -119,7 +119,7 @@ def _numpy_functions() -> dict[str, Callable[..., Any]]:
 
 
 def into_buffers(formula: Formula) -> Stateful:
-    """NumPy's best form: every operation writes into a ready array, which later ones use again."""
+    """Return NumPy's best form: every operation writes into a ready array, which later ones use again."""
 
     def build(peer: Peer, arrays: Arrays) -> Callable[[], Any]:
         symbols, results = record(formula, arrays)
@@ -162,7 +162,7 @@ def _last_uses(symbols: Sequence[Symbol], results: Sequence[Symbol]) -> dict[int
 
 
 def in_numexpr(formula: Formula) -> Stateful:
-    """Compiled expressions, one for each result, into ready outputs; constants have the inputs' dtype."""
+    """Compile expressions, one for each result, into ready outputs; constants have the inputs' dtype."""
 
     def build(peer: Peer, arrays: Arrays) -> Callable[[], Any]:
         import numexpr
@@ -215,7 +215,7 @@ def _numexpr_text(symbol: Symbol, texts: dict[int, str], constants: dict[str, Ar
 
 
 def in_numba(formula: Formula, arrays: Arrays) -> Loop:
-    """The loop that one would write by hand; an input with fewer axes is read along the last ones."""
+    """Return the loop that one would write by hand; an input with fewer axes is read along the last ones."""
     symbols, results = record(formula, arrays)
     ndim = max(a.ndim for a in arrays)
     index = "ij"[:ndim]
@@ -262,7 +262,7 @@ def _numba_text(symbol: Symbol, values: dict[int, str], arrays: Arrays, index: s
 
 
 def _defined(text: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """The function `loop` that `text` defines."""
+    """Return the function `loop` that `text` defines."""
     from numba import prange
 
     scope: dict[str, Any] = {"math": math, "prange": prange, **names}
@@ -272,7 +272,7 @@ def _defined(text: str, names: dict[str, Any]) -> Callable[..., Any]:
 
 
 def numba_way(formula: Formula) -> Stateful:
-    """As `in_numba`, for inputs that are known when the call is built."""
+    """Compile like `in_numba`, for inputs that are known when the call is built."""
     return Stateful(lambda peer, arrays: peer.prepare(in_numba(formula, arrays), arrays))
 
 
@@ -280,7 +280,7 @@ def numba_way(formula: Formula) -> Stateful:
 
 
 def in_halide(formula: Formula) -> Callable[..., Callable[[], Any]]:
-    """A pipeline over 1-D buffers: vectors of 16 in blocks that the cores share."""
+    """Return a pipeline over 1-D buffers: vectors of 16 in blocks that the cores share."""
 
     def schedule(*arrays: Array) -> Callable[[], Any]:
         import halide as hl
@@ -318,7 +318,7 @@ def _halide_words() -> Any:
 
 
 def mgb_words() -> Any:
-    """The functions of mgb by the names that formulas use."""
+    """Return the functions of mgb by the names that formulas use."""
     import mgb.functional as F
 
     return SimpleNamespace(
@@ -327,7 +327,7 @@ def mgb_words() -> Any:
 
 
 def jax_words() -> Any:
-    """Those of JAX."""
+    """Return the functions of JAX by the same names."""
     import jax
     import jax.numpy as jnp
 
@@ -336,7 +336,7 @@ def jax_words() -> Any:
 
 
 def torch_words() -> Any:
-    """Those of PyTorch."""
+    """Return the functions of PyTorch by the same names."""
     import torch
 
     names = {name: getattr(torch, name) for name in FUNCTIONS}
@@ -344,7 +344,7 @@ def torch_words() -> Any:
 
 
 def numpy_words() -> Any:
-    """Those of NumPy; a cast rounds and goes back to float64: these words are for the truth."""
+    """Return the functions of NumPy, in float64 but for casts, which round: these words are for the truth."""
     from scipy.special import erf
 
     return SimpleNamespace(
@@ -354,7 +354,7 @@ def numpy_words() -> Any:
 
 
 def _calling(formula: Formula, words: Callable[[], Any]) -> Stateful:
-    """`formula` as a function of arrays alone; its words are looked up when the peer first compiles it."""
+    """Return `formula` as a function of arrays alone; its words are looked up when it is first compiled."""
 
     def build(peer: Peer, arrays: Arrays) -> Callable[[], Any]:
         found = words()
@@ -364,7 +364,7 @@ def _calling(formula: Formula, words: Callable[[], Any]) -> Stateful:
 
 
 def ways(formula: Formula, without: Sequence[str] = ()) -> dict[str, Any]:
-    """The formula for every dialect but those named in `without`."""
+    """Return the formula for every dialect but those named in `without`."""
     every = {
         "mgb": _calling(formula, mgb_words),
         "numpy": into_buffers(formula),
@@ -378,5 +378,5 @@ def ways(formula: Formula, without: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def truth(formula: Formula) -> Callable[..., Any]:
-    """The formula in NumPy and float64."""
+    """Return the formula in NumPy and float64."""
     return lambda *arrays: formula(numpy_words(), *arrays)

@@ -27,7 +27,7 @@ ROUNDS, WARM, TOGETHER = 50, 5, 5
 
 
 def no_gpu() -> str | None:
-    """Why nothing can be timed here; None when it can."""
+    """Return why nothing can be timed here; None when it can."""
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed: pip install 'mgb[cuda13]' (or cuda12)"
     import cupy
@@ -36,7 +36,7 @@ def no_gpu() -> str | None:
 
 
 def seconds(way: Way, rounds: int = ROUNDS) -> float:
-    """The median time of one call: between two events on the GPU, around `TOGETHER` of them."""
+    """Return the median time of one call: between two events on the GPU, around `TOGETHER` of them."""
     import cupy
 
     for _ in range(WARM):
@@ -54,7 +54,7 @@ def seconds(way: Way, rounds: int = ROUNDS) -> float:
 
 
 def copy_bandwidth() -> float:
-    """Bytes a second of a copy of 256 MiB, read and written."""
+    """Measure bytes per second of a copy of 256 MiB, read and written."""
     import cupy
 
     source, target = (cupy.ones(1 << 28, np.uint8) for _ in range(2))
@@ -62,7 +62,7 @@ def copy_bandwidth() -> float:
 
 
 def truth(case: Case, arrays: Sequence[Any]) -> Any:
-    """The first rows in float64."""
+    """Return the first rows in float64."""
     words = Words(np)
     return case.rule(words, *(a[:64].astype(np.float64) for a in case.views(words, arrays)))
 
@@ -80,7 +80,7 @@ class Line:
 
 
 def measure(case: Case, bandwidth: float, contestants: Sequence[Contestant], rounds: int) -> list[Line]:
-    """A line for each contestant."""
+    """Return a line for each contestant."""
     arrays = case.arrays()
     want, lines = truth(case, arrays), []
     for contestant in contestants:
@@ -101,7 +101,7 @@ def measure(case: Case, bandwidth: float, contestants: Sequence[Contestant], rou
 
 
 def table(lines: Sequence[Line], about: Mapping[str, Any]) -> str:
-    """The lines as Markdown."""
+    """Return the lines as Markdown."""
     head = [
         f"{about['gpu']}: a copy moves {about['copy']} GB/s",
         "",
@@ -166,7 +166,7 @@ def bench(
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m mgb_bench.gpu", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("bench"))
     parser.add_argument("--quick", action="store_true")

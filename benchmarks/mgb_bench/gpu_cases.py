@@ -35,11 +35,11 @@ class Case:
     turned: int = 0
 
     def nbytes(self) -> int:
-        """The least that has to move."""
+        """Return the least that has to move."""
         return int(4 * np.prod(self.shape, dtype=np.int64) * (self.inputs + self.writes))
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """Row-major inputs, of which the first ones are to be turned."""
+        """Return row-major inputs, of which the first ones are to be turned."""
         random, shapes = np.random.default_rng(0), [self.shape[::-1]] * self.turned
         shapes += [self.shape] * (self.inputs - self.turned)
         return [random.standard_normal(shape, dtype=np.float32) for shape in shapes]

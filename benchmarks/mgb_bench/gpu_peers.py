@@ -54,7 +54,7 @@ class AnotherBackendError(RuntimeError):
 
 
 def mgb(backend: str) -> Contestant:
-    """One backend of mgb, which runs under its own name or not at all."""
+    """Return one backend of mgb, which runs under its own name or not at all."""
     backend = backend.lower()
 
     def missing() -> str | None:
@@ -85,13 +85,13 @@ def mgb(backend: str) -> Contestant:
 
 
 def needs(*modules: str) -> str | None:
-    """Which of them are not installed, with what brings them."""
+    """Return which of them are not installed, with what brings them."""
     absent = [n for n in modules if importlib.util.find_spec(n) is None]
     return f"not installed: pip install {' '.join(absent)}" if absent else None
 
 
 def cupy(fused: bool) -> Contestant:
-    """CuPy, op by op or by ``cupy.fuse``."""
+    """Run CuPy, op by op or by ``cupy.fuse``."""
 
     def build(case: Case, arrays: Sequence[Any]) -> Way:
         import cupy
@@ -109,7 +109,7 @@ def cupy(fused: bool) -> Contestant:
 
 
 def torch(compiled: bool) -> Contestant:
-    """PyTorch, op by op or by ``torch.compile``, on CuPy's stream."""
+    """Run PyTorch, op by op or by ``torch.compile``, on CuPy's stream."""
 
     def missing() -> str | None:
         absent = needs("torch")
@@ -144,7 +144,7 @@ def torch(compiled: bool) -> Contestant:
 
 
 def jax(platform: str = "gpu") -> Contestant:
-    """``jax.jit``, whose stream nobody else sees: it is waited for with ``block_until_ready``."""
+    """Run ``jax.jit``, whose stream nobody else sees: it is waited for with ``block_until_ready``."""
 
     def device() -> Any:
         import jax
@@ -180,7 +180,7 @@ PEERS = {peer.name: peer for peer in (torch(False), torch(True), jax(), cupy(Fal
 
 
 def contestants(backends: Sequence[str] = (), peers: Sequence[str] = ()) -> list[Contestant]:
-    """Those that are named; all of a kind where none is.
+    """Return those that are named; all of a kind where none is.
 
     Raises
     ------

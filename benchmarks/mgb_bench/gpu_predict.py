@@ -93,7 +93,7 @@ def predict(out: Path, quick: bool, backends: Sequence[str], match: str) -> int:
 
 
 def _promises(backend: str, cases: Sequence[str], quick: bool) -> Iterator[Promise]:
-    """Of each case."""
+    """Yield the promise of each case."""
     from mgb_cuda.testing.table import CASES
 
     try:
@@ -129,7 +129,7 @@ def _promise(module: Any, backend: str, name: str, case: Any, quick: bool) -> Pr
 
 
 def _measured(module: Any, case: Any, nbytes: int, quick: bool) -> float:
-    """The part of a copy that the kernels reach on the GPU that is there."""
+    """Return the part of a copy that the kernels reach on the GPU that is there."""
     import cupy
     from mgb.backends.plugins import load_backend
     from mgb_cuda.testing.bench import traced
@@ -147,7 +147,7 @@ def _measured(module: Any, case: Any, nbytes: int, quick: bool) -> float:
 
 
 def table(promises: Sequence[Promise]) -> str:
-    """The lines as Markdown."""
+    """Return the lines as Markdown."""
     rows = [
         f"| {p.case} | {p.backend} | {p.predicted or p.problem} | {p.measured or 'not measured'} | {p.bound} "
         f"| {p.instructions} | {p.under_way / 1024:.0f} |"

@@ -31,7 +31,7 @@ _VECTOR = f"<{LANES} x float>"
 
 
 def source(reads: int, writes: int, non_temporal: bool, in_place: bool = False) -> str:
-    """LLVM IR of ``move(float** arrays, i64 start, i64 stop)``, in floats; the arrays read come first.
+    """Return LLVM IR of ``move(float** arrays, i64 start, i64 stop)``, in floats; arrays read come first.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Mover:
         self._helpers = [_Helper() for _ in range(threads - 1)]
 
     def bind(self, arrays: Sequence[Array]) -> Callable[[], None]:
-        """A call that moves these float32 arrays, all of one multiple of `GRAIN` bytes and 64-byte aligned.
+        """Return a call that moves these aligned float32 arrays, all of one multiple of `GRAIN` bytes.
 
         With no writes, each thread puts its sums into 16 floats of one more array at the end.
         """
@@ -198,7 +198,7 @@ def _mover(reads: int, writes: int, non_temporal: bool, in_place: bool, threads:
 
 
 def limits(traffic: Traffic, threads: int) -> dict[str, tuple[Callable[[], None], int]]:
-    """The programs that move what `traffic` says, by name, each with the bytes that it moves.
+    """Return the programs that move what `traffic` says, by name, each with the bytes that it moves.
 
     It moves as many streams of equal length, whose bytes add up to those of `traffic`, in arrays of its own.
     """

@@ -13,12 +13,12 @@ from .peers import Peer
 
 
 def cores() -> int:
-    """The cores that this process may use: the number of threads that every contestant gets."""
+    """Return the cores that this process may use: the number of threads that every contestant gets."""
     return num_threads()
 
 
 def describe(here: dict[str, Peer], missing: dict[str, str]) -> dict[str, Any]:
-    """Day, processor, cores, caches, Python, each peer's version, and why the missing ones are missing."""
+    """Return day, processor, cores, caches, Python, each peer's version, and why others are missing."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "processor": _processor(),
@@ -41,7 +41,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """Its model name; family and model where they are known, since makers give several the same name."""
+    """Return its model name, with family and model where known, since makers give several the same name."""
     found = _cpuinfo()
     name = found.get("model name") or platform.processor() or platform.machine()
     numbers = [f"{key.removeprefix('cpu ')} {found[key]}" for key in ("cpu family", "model") if key in found]
@@ -49,13 +49,13 @@ def _processor() -> str:
 
 
 def _vectors() -> str:
-    """The widest vectors that the processor announces."""
+    """Return the widest vectors that the processor announces."""
     flags = _cpuinfo().get("flags", "").split()
     return next((name for name in ("avx512f", "avx2", "avx", "sse2") if name in flags), "unknown")
 
 
 def _caches() -> dict[str, str]:
-    """Sizes of the caches that core 0 sees, such as ``{"L1 data": "48K", "L2": "2048K"}``."""
+    """Return the sizes of caches of core 0, such as ``{"L1 data": "48K", "L2": "2048K"}``."""
     found = {}
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:

@@ -90,11 +90,11 @@ class Race:
         return sum(max(seconds, SAMPLE_SECONDS) + PAUSE_SECONDS for seconds in self._seconds.values())
 
     def rounds_in(self, seconds: float, at_least: int = 5, at_most: int = 200) -> int:
-        """How many rounds fit into `seconds`, within bounds."""
+        """Return how many rounds fit into `seconds`, within bounds."""
         return min(at_most, max(at_least, int(seconds / max(self.round_seconds, 1e-9))))
 
     def round(self) -> None:
-        """One sample of every contestant."""
+        """Take one sample of every contestant."""
         with _gc_off():
             for name in self._order:
                 self._or_failed(name, lambda name=name: self._sample(name))
@@ -162,7 +162,7 @@ def interleave(
 
 
 def told(error: Exception) -> str:
-    """An exception in one line."""
+    """Format an exception in one line."""
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
@@ -178,7 +178,7 @@ def settle() -> None:
 
 
 def running() -> list[int]:
-    """The numbers of the other threads that run or are ready to; none where there is no ``/proc``."""
+    """Return the numbers of the other threads that run or are ready to; none where there is no ``/proc``."""
     found = []
     for task in Path("/proc/self/task").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile

@@ -19,7 +19,7 @@ th:first-child, td:first-child { text-align: left }
 
 
 def page(results: Results) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>mgb benchmarks</title>"]
     parts += [f"<style>{_STYLE}</style><h1>Benchmarks</h1>", _list(machine_lines(results))]
     for suite, entries in results.suites():
@@ -29,7 +29,7 @@ def page(results: Results) -> str:
 
 
 def plots(suite: str, entries: Sequence[Entry]) -> Iterable[str]:
-    """Ratios to the best peer, and for what was swept over sizes the bandwidth."""
+    """Return ratios to the best peer, and for what was swept over sizes the bandwidth."""
     ratios = [
         (f"{entry.case} {entry.size}" + (f" {name}" if len(entry.ours) > 1 else ""), ratio)
         for entry in entries
@@ -45,7 +45,7 @@ def plots(suite: str, entries: Sequence[Entry]) -> Iterable[str]:
 
 
 def _bandwidths(case: str, entries: Sequence[Entry]) -> str:
-    """Bandwidth against size; entries of the same number of elements stand side by side."""
+    """Plot bandwidth against size; entries of the same number of elements are side by side."""
     same = len({entry.elements for entry in entries}) < len(entries)
     places = {id(e): float(2**i if same else e.elements) for i, e in enumerate(entries)}
     series: dict[str, list[tuple[float, float]]] = {}

@@ -36,7 +36,7 @@ class Peer:
     requires: tuple[str, ...] = ("numpy",)
 
     def probe(self) -> str | None:
-        """None when it can run here, else why not and what to type."""
+        """Return None when it can run here, else why not and what to type."""
         absent = [name for name in self.requires if importlib.util.find_spec(name) is None]
         return f"not installed: pip install {' '.join(absent)}" if absent else None
 
@@ -46,11 +46,11 @@ class Peer:
         return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.requires)
 
     def put(self, array: Array) -> Any:
-        """The array as the peer wants it; memory may be shared, inputs are only read."""
+        """Return the array as the peer wants it; memory may be shared, inputs are only read."""
         return array
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function in its fastest form; compiling may happen in its first call."""
+        """Return the function in its fastest form; compiling may happen in its first call."""
         return function
 
     def ready(self, value: Any) -> Any:
@@ -58,7 +58,7 @@ class Peer:
         return value
 
     def get(self, value: Any) -> Any:
-        """`value`, or each of a tuple, as NumPy arrays."""
+        """Return `value`, or each of a tuple, as NumPy arrays."""
         return tuple(map(self.get, value)) if isinstance(value, tuple | list) else self._array(value)
 
     def _array(self, value: Any) -> Array:
@@ -99,7 +99,7 @@ class Numba(Peer):
     fastmath = False
 
     def loop(self, function: Callable[..., Any], parallel: bool) -> Callable[..., Any]:
-        """One loop, compiled; a small one is quicker on one core."""
+        """Compile one loop; a small one is quicker on one core."""
         import numba
 
         compile_ = numba.njit(parallel=parallel, fastmath=self.fastmath, error_model="numpy")
@@ -167,7 +167,7 @@ class Torch(Peer):
         return torch.no_grad()(self.jit(function))
 
     def jit(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as `compile` would have it, but with gradients."""
+        """Return the function as `compile` would have it, but with gradients."""
         return function
 
     def _array(self, value: Any) -> Array:
@@ -260,7 +260,7 @@ class Mgb(Peer):
         return self.trace(function)
 
     def trace(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """`mgb.jit.trace` with this peer's backend; `options` go to it."""
+        """Return `mgb.jit.trace` with this peer's backend; `options` go to it."""
         from mgb.jit import trace
 
         options = {"run_body": not self.without_host, **options}
@@ -290,7 +290,7 @@ PEERS: dict[str, Peer] = {
 
 
 def default_backends() -> list[str]:
-    """The backends that ``MGB_JIT_BACKEND`` names, or the one that mgb would choose for the CPU."""
+    """Return the backends that ``MGB_JIT_BACKEND`` names, or the one that mgb would choose for the CPU."""
     named = [name.strip() for name in os.environ.get("MGB_JIT_BACKEND", "").split(",") if name.strip()]
     if named:
         return named
@@ -301,7 +301,7 @@ def default_backends() -> list[str]:
 
 
 def choose(backends: Sequence[str], peers: Sequence[str]) -> tuple[dict[str, Peer], dict[str, str]]:
-    """The peers that can run here, mgb first, and for the others the reason.
+    """Return the peers that can run here, mgb first, and for the others the reason.
 
     Parameters
     ----------

@@ -17,13 +17,13 @@ Points = Sequence[tuple[float, float]]
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
-    """One colour for each name."""
+    """Return one colour for each name."""
     rest = iter(COLOURS * (len(names) // len(COLOURS) + 1))
     return {n: OURS if n.startswith("mgb") else LIMIT if n.startswith("limit") else next(rest) for n in names}
 
 
 def lines(title: str, series: Mapping[str, Points], labels: Mapping[float, str], unit: str) -> str:
-    """Lines over a logarithmic x axis.
+    """Draw lines over a logarithmic x axis.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def lines(title: str, series: Mapping[str, Points], labels: Mapping[float, str],
 
 
 def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
-    """Horizontal bars of ratios on a logarithmic axis, to the right of 1 and to the left of it."""
+    """Draw bars of ratios on a logarithmic axis, to the right of 1 and to the left of it."""
     row, label = 18, 250
     height = 34 + row * len(values) + 10
     span = max(abs(math.log2(value)) for _, value in values) or 1.0
@@ -77,7 +77,7 @@ def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
 
 
 def _marks(highest: float) -> list[float]:
-    """Four to eight round numbers from 0 on."""
+    """Return four to eight round numbers from 0 on."""
     step = 10 ** math.floor(math.log10(highest))
     step = next(step * f for f in (0.2, 0.5, 1, 2) if highest / (step * f) <= 8)
     return [step * i for i in range(int(highest / step) + 1)]

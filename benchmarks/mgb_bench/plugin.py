@@ -54,7 +54,7 @@ class Run:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options that `mgb bench` passes on."""
+    """Add the options that `mgb bench` passes on."""
     group = parser.getgroup("mgb-bench")
     group.addoption("--bench-backends", default="", help="backends of mgb, by commas")
     group.addoption("--bench-peers", default="", help="peers, by commas; empty: all")
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """The report names the machine, the versions, and the missing peers."""
+    """Add the machine, the versions, and the missing peers to the report."""
     run = config.stash[_RUN]
     machine_info["mgb_bench"] = describe(dict(run.peers), dict(run.missing)) | {"quick": run.quick}
 
@@ -113,7 +113,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of the arguments `case` and `size` runs for each case in ``CASES`` of its module."""
+    """Run a test of the arguments `case` and `size` for each case in ``CASES`` of its module."""
     if {"case", "size"} <= set(metafunc.fixturenames):
         quick = metafunc.config.stash[_RUN].quick
         pairs = [
@@ -182,7 +182,7 @@ def way_of(case: Case, peer: Peer) -> Any:
 def contestants(
     case: Case, arrays: Arrays, peers: Mapping[str, Peer]
 ) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
-    """The call of each peer that has a way and gives the right result; and what went wrong for the others.
+    """Return the calls of peers that have a way and give the right result; and the errors of others.
 
     Each has inputs of its own: of shared ones, those would profit that come after another reader.
     """

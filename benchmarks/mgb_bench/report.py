@@ -24,7 +24,7 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 def markdown(results: Results) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = ["# Benchmarks", "", *machine_lines(results), ""]
     for suite, entries in results.suites():
         parts += [f"## {suite}", ""]
@@ -36,7 +36,7 @@ def markdown(results: Results) -> str:
 
 
 def processor(machine: Mapping[str, Any]) -> str:
-    """The machine in a few words, and the day of the run."""
+    """Return the machine in a few words, and the day of the run."""
     day = f"; measured on {machine['date']}" if "date" in machine else ""
     return f"{machine['processor']}, {machine['cores']} cores, {machine['vectors']}{day}"
 
@@ -58,7 +58,7 @@ def machine_lines(results: Results) -> list[str]:
 
 
 def tables(entries: Sequence[Entry]) -> Iterable[Table]:
-    """The overview and the times of the races, then the other tables."""
+    """Yield the overview and the times of the races, then the other tables."""
     races = [entry for entry in entries if entry.timings]
     if races:
         yield overview(races)
@@ -69,7 +69,7 @@ def tables(entries: Sequence[Entry]) -> Iterable[Table]:
 
 
 def overview(races: Sequence[Entry]) -> Table:
-    """One row for each of mgb's contestants in each race."""
+    """Return one row for each of mgb's contestants in each race."""
     return "", OVERVIEW, [_overview_row(entry, name) for entry in races for name in entry.ours]
 
 
@@ -91,7 +91,7 @@ def _overview_row(entry: Entry, name: str) -> list[str]:
 
 
 def times(races: Sequence[Entry]) -> Table:
-    """The medians of everybody, one column for each contestant."""
+    """Return the medians of everybody, one column for each contestant."""
     found = dict.fromkeys(name for entry in races for name in entry.timings)
     order = [name for name in found if name not in PEERS and name not in LIMITS]
     order += [name for name in (*PEERS, *LIMITS) if name in found]
@@ -116,7 +116,7 @@ def notes(entries: Sequence[Entry]) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Three digits and a unit."""
+    """Format a duration with three digits and a unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * scale >= 1:
             return (
@@ -128,7 +128,7 @@ def duration(seconds: float) -> str:
 
 
 def gigabytes(bandwidth: float) -> str:
-    """Bytes per second in units of 10**9."""
+    """Format bytes per second in units of 10**9."""
     return f"{bandwidth / 1e9:.1f}"
 
 
@@ -146,6 +146,6 @@ def _lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """A cell as it stands there, ``a*b*c`` too; but what is bold stays so."""
+    """Return a cell as it stands there, ``a*b*c`` too; but what is bold stays so."""
     text = text.replace("|", "\\|")
     return text if text.startswith("**") else text.replace("*", "\\*")

@@ -46,7 +46,7 @@ class Entry:
     table: Mapping[str, Any] = field(default_factory=dict)
 
     def median(self, name: str) -> float:
-        """Seconds."""
+        """Return the median, in seconds."""
         return float(self.timings[name]["median"])
 
     @property
@@ -65,12 +65,12 @@ class Entry:
         return min(self.peers, key=self.median, default=None)
 
     def ratio(self, name: str) -> float | None:
-        """How much faster than the best peer `name` is, by medians."""
+        """Return how much faster than the best peer `name` is, by medians."""
         best = self.best_peer
         return None if best is None else self.median(best) / self.median(name)
 
     def bandwidth(self, name: str) -> float | None:
-        """Bytes per second: what has to move, or for a limit what it moved, by the median."""
+        """Return bytes per second: what has to move, or for a limit what it moved, by the median."""
         nbytes = self.limit_nbytes.get(name, self.nbytes)
         return nbytes / self.median(name) if nbytes else None
 
@@ -82,7 +82,7 @@ class Entry:
         )
 
     def of_limit(self, name: str) -> float | None:
-        """The share of the limit that `name` reaches."""
+        """Return the share of the limit that `name` reaches."""
         bandwidth, limit = self.bandwidth(name), self.limit
         return None if bandwidth is None or limit is None else bandwidth / limit
 
@@ -100,13 +100,13 @@ class Results:
         return [name for name in self.machine["peers"] if name.startswith("mgb")]
 
     def suites(self) -> Iterator[tuple[str, list[Entry]]]:
-        """Each suite with its entries, in the order of the run."""
+        """Yield each suite with its entries, in the order of the run."""
         for suite in dict.fromkeys(entry.suite for entry in self.entries):
             yield suite, [entry for entry in self.entries if entry.suite == suite]
 
 
 def parse(data: Mapping[str, Any]) -> Results:
-    """Results from what pytest-benchmark wrote.
+    """Read results from what pytest-benchmark wrote.
 
     Raises
     ------

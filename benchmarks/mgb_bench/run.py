@@ -58,14 +58,14 @@ SHOWN = ("case", "size", "contestant", "median", "of the limit", "best peer", "r
 
 
 def suites() -> list[str]:
-    """The names of all suites, in the order in which they run."""
+    """Return the names of all suites, in the order in which they run."""
     order = "elementwise reductions updates steps overhead compile growth shapes".split()
     found = sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
     return [name for name in order if name in found] + [name for name in found if name not in order]
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The environment of a run: what is needed, and the same number of threads for everybody."""
+    """Return the environment of a run: what is needed, and the same number of threads for everybody."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     return kept | dict.fromkeys(THREADS, str(threads)) | {"JAX_PLATFORMS": "cpu", "PYTHONHASHSEED": "0"}
 
@@ -90,7 +90,7 @@ def command(
 
 
 def part(folder: Path, name: str) -> Path:
-    """The file of one suite's results."""
+    """Return the file of one suite's results."""
     return folder / f"results.{name}.json"
 
 
@@ -190,7 +190,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def merged(out: Path, ended: Mapping[str, int]) -> dict[str, Any] | None:
-    """The results of all suites as one; None when there are none.
+    """Return the results of all suites as one; None when there are none.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def merged(out: Path, ended: Mapping[str, int]) -> dict[str, Any] | None:
 
 
 def _ending(status: int, begun: bool) -> str:
-    """How a suite ended of which there are no results, or which had `begun` to write them."""
+    """Describe how a suite ended of which there are no results, or which had `begun` to write them."""
     if status == HANGS:
         return f"ended after {PATIENCE / 60:g} minutes without progress"
     how = f"killed by signal {-status}" if status < 0 else f"pytest ended with {status}"
@@ -234,7 +234,7 @@ def write(results: Results, out: Path) -> None:
 
 @contextmanager
 def _terminated_as_exit() -> Iterator[None]:
-    """SIGTERM raises `SystemExit`, so that what has to be cleaned up is."""
+    """Raise `SystemExit` on SIGTERM, so that what has to be cleaned up is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -252,7 +252,7 @@ def _check(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _check_alone(names: Sequence[str]) -> None:
-    """The suite for GPUs has peers, a clock and a limit of its own."""
+    """Check that the suite for GPUs, which has peers, a clock and a limit of its own, runs alone."""
     others = [name for name in names if name != GPU]
     if others:
         instead = f"run: mgb bench --suite {GPU}"
@@ -260,7 +260,7 @@ def _check_alone(names: Sequence[str]) -> None:
 
 
 def _watch(child: subprocess.Popen[bytes], path: Path, name: str) -> str | None:
-    """A progress bar until the child ends, or hangs: then the test that it runs, "" before the first."""
+    """Show a progress bar until the child ends, or hangs: then return its test, "" before the first."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -293,7 +293,7 @@ def _news(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _show(results: Results, out: Path, status: int) -> None:
-    """The overviews on the terminal."""
+    """Show the overviews on the terminal."""
     from rich.console import Console
     from rich.table import Table
 

@@ -34,7 +34,7 @@ NAMES = {
 
 
 def table(results: Results) -> Iterator[str]:
-    """The lines of the table, below the machine.
+    """Yield the lines of the table, below the machine.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _entry(results: Results, suite: str, case: str, size: str) -> Entry:
 
 
 def renewed(page: str, results: Results) -> str:
-    """`page` with a new table between `BEGIN` and `END`.
+    """Return `page` with a new table between `BEGIN` and `END`.
 
     Raises
     ------

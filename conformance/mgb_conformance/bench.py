@@ -19,7 +19,7 @@ _SECONDS, _ROUNDS = 0.5, 40
 
 
 def _cases() -> dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]]:
-    """By name: what is computed, and of arrays of which shapes."""
+    """Map each name to what is computed, and the shapes of its arrays."""
     from mgb import functional as F
 
     def normalised(x: Any) -> Any:
@@ -41,7 +41,7 @@ def _cases() -> dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]]:
 
 
 def best_other(name: str) -> str | None:
-    """The backend of the highest priority for a device of `name`'s that runs here, but it and EAGER."""
+    """Return the backend, except it and EAGER, of the highest priority for `name`'s device that runs here."""
     from mgb import plugins
 
     lines = plugins.status()

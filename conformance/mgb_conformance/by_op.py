@@ -30,7 +30,7 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: str, reason: str) -> None:
-        """One more test, and why it was skipped."""
+        """Count one more test, and why it was skipped."""
         if outcome == "skipped":
             self.skipped[reason] += 1
         elif outcome == "failed":
@@ -40,7 +40,7 @@ class Tally:
 
 
 def tallies(tests: Iterable[Mapping[str, str]]) -> dict[str, Tally]:
-    """By the name of the op, of tests with ``op``, ``outcome`` and ``reason``; those of no op are left."""
+    """Count by op the tests with ``op``, ``outcome`` and ``reason``; those of no op are left out."""
     found: dict[str, Tally] = {}
     for test in tests:
         if test.get("op"):
@@ -49,7 +49,7 @@ def tallies(tests: Iterable[Mapping[str, str]]) -> dict[str, Tally]:
 
 
 def words_by_gain(reasons: Iterable[str]) -> list[tuple[str, int, int]]:
-    """Missing words, with the skipped tests that each lets run after those before it, and all that want it.
+    """Return missing ops, with the skipped tests that each lets run after those before, and all that need it.
 
     The order is greedy: a word that lets most tests run comes first, of equal ones the one that most want.
     """
@@ -90,7 +90,7 @@ def _paragraph(words: Iterable[str]) -> list[str]:
 
 
 def markdown(tests: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """The same for a page, every op in the table."""
+    """Yield the same for a page, every op in the table."""
     yield from ("| op | passed | failed | skipped | why |", "| --- | --- | --- | --- | --- |")
     for op, t in tallies(tests).items():
         yield f"| `{op}` | {t.passed} | {t.failed} | {t.skipped.total()} | {_why(t)} |"

@@ -96,7 +96,7 @@ def of(function: Callable[..., Any], *arrays: np.ndarray) -> Graph:
 
 
 def samples(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Numbers of many sizes and both signs, the same at every run."""
+    """Return numbers of many sizes and both signs, the same at every run."""
     wanted = dtypes.as_dtype(dtype)
     size = int(np.prod(shape))
     random = np.random.default_rng([seed, size, DTYPES.index(dtype)])
@@ -167,7 +167,7 @@ def spread(given: Sequence[np.dtype[Any]]) -> list[tuple[int, ...]]:
 
 
 def dealt(values: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """Arrays of these shapes, in which every value of an operand meets every value of each other one.
+    """Return arrays of these shapes, in which every value of an operand meets every value of each other one.
 
     That needs some room. Wherever the operands dealt before, the small ones, are the same, an operand goes
     through its values in turn, from one drawn by lot.
@@ -190,7 +190,7 @@ def _fits(shape: tuple[int, ...], larger: tuple[int, ...]) -> bool:
 
 
 def parameters(op: Op) -> dict[str, Any]:
-    """Values for the keyword parameters that the op cannot do without."""
+    """Return values for the keyword parameters that the op cannot do without."""
     function = op.body or op.eager
     needed = () if isinstance(function, np.ufunc) else inspect.signature(function).parameters.values()
     absent = [p.name for p in needed if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
@@ -291,7 +291,7 @@ class Batches:
         return able[start : start + self._size]
 
     def _missing(self, driver: Driver, dtype: str, name: str) -> str | None:
-        """As `missing`, found out once: every group asks about all ops of its dtype."""
+        """Return `missing`, found out once: every group asks about all ops of its dtype."""
         key = (id(driver), dtype, name)
         if key not in self._unclaimed:
             graph, *_ = self._graph([name], dtype)

@@ -190,7 +190,7 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], place: Host) -> tuple[
 
 
 def guarded_copy(array: np.ndarray, place: Host) -> tuple[Any, Any]:
-    """As `guarded`, with the values of `array`."""
+    """Guard a copy with the values of `array`, like `guarded`."""
     base, copy = guarded(array.shape, array.dtype, place)
     place.assign(copy, array)
     return base, copy

@@ -22,13 +22,13 @@ def numbers(array: np.ndarray) -> list[Any]:
 
 @cache
 def _format(dtype: str) -> tuple[int, int, int]:
-    """Of a float dtype: bits after the first one, the least exponent, and one that is too large."""
+    """Return of a float dtype the bits after the first one, the least exponent, and one that is too large."""
     info = ml_dtypes.finfo(dtypes.as_dtype(dtype))
     return int(info.nmant), int(info.minexp), int(info.maxexp)
 
 
 def nearest(value: float, dtype: str) -> float:
-    """`value` rounded once to a float dtype; a tie goes to the even neighbour."""
+    """Round `value` once to a float dtype; a tie goes to the even neighbour."""
     if not value or not math.isfinite(value):
         return float(value)
     bits, least, end = _format(dtype)
@@ -50,7 +50,7 @@ def fits(value: float, target: str) -> bool:
 
 
 def converted(array: np.ndarray, target: str) -> np.ndarray:
-    """`array` in another dtype, to whose integers its values `fits`; integers wrap."""
+    """Convert `array` to another dtype, to whose integers its values `fits`; integers wrap."""
     values, wanted = numbers(array), dtypes.as_dtype(target)
     if target in FLOATS:
         with np.errstate(invalid="ignore"):

@@ -46,13 +46,13 @@ def unclaimed(traits: Traits) -> list[str]:
 
 
 def unused_words(traits: Traits) -> list[str]:
-    """Words of the vocabulary for which the suite has cases, and skips each of them for this backend."""
+    """Return ops of the vocabulary for which the suite has cases, all of which it skips for this backend."""
     cases = _cases()
     return [w for w in sorted(traits.vocabulary & cases.keys()) if not _is_used(traits, w, cases[w])]
 
 
 def unused_kinds(traits: Traits) -> list[str]:
-    """Kinds that are claimed, and of which the vocabulary has no op."""
+    """Return kinds that are claimed, and of which the vocabulary has no op."""
     spoken = {OPS[word].kind for word in traits.vocabulary & OPS.keys()}
     return sorted(kind.value for kind in traits.kinds - spoken - {Kind.LEAF})
 
@@ -67,7 +67,7 @@ def _is_used(traits: Traits, word: str, graphs: Sequence[Callable[[], Graph]]) -
 
 @cache
 def _cases() -> dict[str, list[Callable[[], Graph]]]:
-    """For each op the graphs that the tiers try it in, as far as dtypes go."""
+    """Return for each op the graphs that the tiers try it in, as far as dtypes go."""
     found: dict[str, list[Callable[[], Graph]]] = {}
 
     def add(name: str, function: Callable[..., Any], *specs: Spec) -> None:
@@ -110,7 +110,7 @@ def not_compiled(driver: Driver, dtype: str) -> str | None:
 
 
 def _programs(dtype: str, traits: Traits) -> Iterator[tuple[Callable[..., Any], list[np.ndarray]]]:
-    """Programs of words of the vocabulary that load, compute and store `dtype`, with their arrays.
+    """Yield programs of ops of the vocabulary that load, compute and store `dtype`, with their arrays.
 
     Where no word computes in it, they cast from it and to it, as every backend can.
     """
@@ -125,7 +125,7 @@ def _programs(dtype: str, traits: Traits) -> Iterator[tuple[Callable[..., Any], 
 def _chain(
     op: Callable[..., Any], arity: int, count: int, within: np.dtype[Any], outside: np.dtype[Any]
 ) -> tuple[Callable[..., Any], list[np.ndarray]]:
-    """`op`, so many times in a row; each time with new operands, so that nothing is simplified away."""
+    """Apply `op` many times in a row; each time to new operands, so that nothing is simplified away."""
     x = np.array([0, 1, 1, 0, 1, 0, 0, 1]).astype(outside)
 
     def function(*xs: Any) -> Any:

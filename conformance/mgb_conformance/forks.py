@@ -40,35 +40,35 @@ class Work:
         self._skipping = trace(lambda x: (x * 0.5 + 1.0) * x, backend=backend, without_host=True)
 
     def all(self) -> list[Callable[[int], None]]:
-        """In the order in which a child does them."""
+        """Return them in the order in which a child does them."""
         return [self.calls, self.records, self.kernels, self.products, self.convolutions]
 
     def calls(self, number: int) -> None:
-        """Functions that are recorded, with shapes that may be new."""
+        """Call functions that are recorded, with shapes that may be new."""
         x = np.ones(2 + number % 9, np.float32)
         for _ in range(2):
             assert (self._shared(tensor(x)).numpy() == 3).all()
             assert (self._skipping(tensor(x)).numpy() == 1.5).all()
 
     def records(self, number: int) -> None:
-        """A new function, which is recorded and compiled."""
+        """Record and compile a new function."""
         factor = 1 + number % 100 / 128
         traced = trace(lambda x: (x + factor) * x - factor, backend=self._backend)
         for _ in range(2):
             assert (traced(tensor(np.ones(3, np.float32))).numpy() == 1).all()
 
     def kernels(self, _number: int) -> None:
-        """A kernel that is worth several threads."""
+        """Run a kernel that is worth several threads."""
         np.testing.assert_allclose(self._shared(tensor(LARGE)).numpy(), LARGE * 2 + 1, rtol=1e-6)
 
     def products(self, _number: int) -> None:
-        """In float32 and in float64, which may be another library's."""
+        """Multiply in float32 and in float64, which may be another library's."""
         for dtype in ("float32", "float64"):
             x = tensor(MATRIX, dtype=dtype)
             assert (F.matmul(x, x).numpy() == len(MATRIX)).all()
 
     def convolutions(self, number: int) -> None:
-        """Of sizes that may be new."""
+        """Convolve in sizes that may be new."""
         images = tensor(IMAGES[..., : 12 + number % 12])
         assert (F.conv2d(images, tensor(WEIGHT)).numpy() == WEIGHT[0].size).all()
 

@@ -67,7 +67,7 @@ def job(
     arguments: Sequence[str] = (),
     **variables: str,
 ) -> tuple[int, str]:
-    """The same of the text of a program, which begins with `HEAD`."""
+    """Run the text of a program as a job; it begins with `HEAD`."""
     program = folder / "program.py"
     program.write_text(HEAD + text)
     return start(folder, ranks, [str(program), *arguments], limit, name, **variables)

@@ -145,7 +145,7 @@ def _finfo(dtype: np.dtype[Any]) -> Any:
 
 
 def _judge_flushed(node: Node, *xs: Judged) -> Judged:
-    """As `_judge_node`, where each operand that may be 0 may be so together with the others."""
+    """Judge like `_judge_node`, where each operand that may be 0 may be so together with the others."""
     known = _judge_node(node, *xs)
     if xs:
         values = [np.where((np.abs(x.value) <= x.error) & (x.error > 0), 0, x.value) for x in xs]
@@ -159,7 +159,7 @@ def _judge_flushed(node: Node, *xs: Judged) -> Judged:
 
 
 def _flushed(known: Judged, dtype: np.dtype[Any]) -> Judged:
-    """As if 0 stood where a number is too small to be normal; narrow floats are computed in float32."""
+    """Judge as if 0 stood where a number is too small to be normal; narrow floats are computed in float32."""
     if dtype not in dtypes.FLOATS or dtypes.ROWS[dtype].bias < dtypes.ROWS[dtypes.float32].bias:
         return known
     small = np.abs(known.value) - known.error < float(_finfo(dtype).smallest_normal)
@@ -264,7 +264,7 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
 
 
 def _overflowed(out: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Infinity where `dtype` has nothing larger, or NaN where it has no infinity."""
+    """Return infinity where `dtype` has nothing larger, or NaN where it has no infinity."""
     if dtype == np.float64:
         return out
     limit = largest(dtype) + float(ulp(np.array(largest(dtype)), dtype)) / 2

@@ -24,7 +24,7 @@ class Host:
     device = "xpux:0"
 
     def filled(self, nbytes: int, value: int) -> Any:
-        """So many bytes of this value."""
+        """Return this many bytes of this value."""
         return np.full(nbytes, value, np.uint8)
 
     def address(self, array: Any) -> int:
@@ -46,7 +46,7 @@ class Host:
 
     @contextmanager
     def as_default(self) -> Iterator[None]:
-        """Tensors without a device are made here."""
+        """Make Tensors without a device here."""
         before = mgb.get_default_device()
         mgb.set_default_device(self.device.partition(":")[0])
         try:
@@ -69,7 +69,7 @@ class Gpu(Host):
         return int(array.data.ptr)
 
     def put(self, array: np.ndarray) -> Any:
-        """All memory from the first element to the last one is copied, so that the strides stay."""
+        """Copy all memory from the first element to the last one, so that the strides stay."""
         import cupy
 
         if not array.size:

@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A test of ours is watched; where a backend hangs, the run ends: its threads compute on."""
+    """Watch a test of ours; where a backend hangs, end the run: its threads compute on."""
     if not _is_ours(item):
         return (yield)
     watch, config = item.config.stash[WATCH], item.config
@@ -108,7 +108,7 @@ def _is_named(item: pytest.Item) -> bool:
 
 
 def _put_together(items: list[pytest.Item]) -> None:
-    """Tests of ops follow each other dtype by dtype, in all tiers: what shares kernels shares a worker."""
+    """Order tests of ops dtype by dtype, in all tiers: what shares kernels shares a worker."""
     places = [k for k, i in enumerate(items) if _is_ours(i) and {"dtype", "name"} <= _parameters(i).keys()]
     found: dict[tuple[str | None, str], list[pytest.Item]] = {}
     for k in places:

@@ -68,19 +68,19 @@ class Job:
         return self.channel.size
 
     def wait(self, ticket: Ticket, what: str = "an exchange") -> None:
-        """Until it is done."""
+        """Wait until it is done."""
         self.until(ticket.test, what)
         assert ticket.test(), f"{what}: done, and later not"
 
     def until(self, test: Callable[[], Any], what: str) -> None:
-        """Until `test` gives something true."""
+        """Wait until `test` gives something true."""
         limit = time.monotonic() + LIMIT
         while not test():
             assert time.monotonic() < limit, f"{what} was not done within {LIMIT} s"
             time.sleep(1e-5)
 
     def makes(self, what: Collective, source: Any, target: Any, wanted: Any) -> None:
-        """One exchange: what it gives, and that it changes nothing else."""
+        """Check one exchange: what it gives, and that it changes nothing else."""
         said = f"{what} of {(source if source is not None else target).shape}"
         given = None if source is None else Guarded(source, self.xp)
         found = None if target is None else Guarded(target, self.xp)
@@ -101,7 +101,7 @@ def every(job: Job, length: int, dtype: str = "uint8") -> list[Any]:
 
 
 def numbers(job: Job) -> Iterator[tuple[str, int, str, list[Any], Any]]:
-    """Reductions, with what each rank gives and the result."""
+    """Yield reductions, with what each rank gives and the result."""
     for dtype, length, name in itertools.product(NUMBERS, LENGTHS, REDUCE):
         given = [x // job.size if dtype == "uint8" else x for x in every(job, length, dtype)]
         total = given[0]
@@ -175,7 +175,7 @@ def all_to_all(job: Job) -> None:
 
 @case
 def send_and_recv(job: Job) -> None:
-    """Messages from one rank to another come in their order, whatever order the exchanges are tested in."""
+    """Send messages between ranks; they arrive in order, whatever order the exchanges are tested in."""
     for giver, taker in itertools.permutations(range(job.size), 2):
         texts = [np.full(length + 1, k, np.uint8) for k, length in enumerate(LENGTHS)]
         if job.rank == giver:
@@ -208,7 +208,7 @@ def all_ranks_get_the_same_bits(job: Job) -> None:
 
 @case
 def start_returns_at_once(job: Job) -> None:
-    """Rank 0 starts before the others, who start when it says that it has come back."""
+    """Start at rank 0 before the others, who start when it reports that it has come back."""
     source, target = job.xp.ones(300_001), job.xp.zeros(300_001)
     if job.rank:
         job.until(job.communicator.notes, "a note of rank 0, which start() seems to hold up,")
@@ -223,7 +223,7 @@ def start_returns_at_once(job: Job) -> None:
 
 @case
 def several_at_once(job: Job) -> None:
-    """Exchanges that are under way together, of all kinds, looked at in another order on each rank."""
+    """Exchange several at the same time, of all kinds, looked at in another order on each rank."""
     given = [every(job, length, "float32") for length in LENGTHS * 2]
     targets = [job.xp.zeros_like(job.xp.asarray(x[0])) for x in given]
     tickets = [
@@ -238,7 +238,7 @@ def several_at_once(job: Job) -> None:
 
 @case
 def groups_are_apart(job: Job) -> None:
-    """Other orders of ranks, and two groups of the same: what one exchanges, another does not see."""
+    """Use other orders of ranks, and two groups of the same: what one exchanges, another does not see."""
     if job.rank > 1 or job.size < 2:
         return
     one, two = (job.communicator.group((1, 0)) for _ in range(2))
@@ -258,7 +258,7 @@ def groups_are_apart(job: Job) -> None:
 
 @case
 def notes(job: Job) -> None:
-    """They come whole and in the order of their writer; nobody waits for them."""
+    """Post notes: they come whole and in the order of their writer; nobody waits for them."""
     assert job.communicator.notes() == []
     job.wait(job.channel.start(Collective("all_reduce", "max"), np.zeros(1), np.zeros(1)))
     texts = [b"", b"one", bytes(range(256)) * 16, b"last"]

@@ -85,7 +85,7 @@ class Reporter:
         self._tests: list[dict[str, Any]] = []
 
     def pytest_runtest_logstart(self) -> None:
-        """Before the first test: it may hang."""
+        """Report the head before the first test, which may hang."""
         if self._head is None:
             self._head = describe(self._backend) if self._backend else {}
             self._tell(folder=str(self._folder.resolve()), head=self._head)

@@ -71,7 +71,7 @@ def uses(target: str) -> dict[str, Use]:
 
 
 def _edges_of_integers() -> list[int]:
-    """The ends of the dtypes, and numbers that lie on and beside the middle of two floats."""
+    """Return the ends of the dtypes, and numbers that lie on and beside the middle of two floats."""
     bits = (7, 8, 11, 15, 16, 24, 31, 32, 53, 63, 64)
     ends = [(1 << b) + d for b in bits for d in (-2, -1, 0, 1)]
     ties = [(1 << b) + (k << b - p) + d for b, p in _PRECISIONS for k in (1, 3) for d in (-1, 0, 1)]
@@ -87,7 +87,7 @@ _PRECISIONS = sorted({
 
 
 def _edges_of_floats() -> list[float]:
-    """Plain numbers, the ends of all dtypes and the middles of two numbers, each with its neighbours."""
+    """Return plain numbers, the ends of all dtypes and midpoints of numbers, each with its neighbours."""
     found = [
         0.0,
         0.5,
@@ -122,7 +122,7 @@ def _edges_of_floats() -> list[float]:
 
 @cache
 def values(source: str, turn: int) -> np.ndarray:
-    """Edges of every dtype in `source`, of both signs, and numbers of any bits; others in another turn."""
+    """Return edges of every dtype in `source`, of both signs, and any bits; others in another turn."""
     wanted, random = dtypes.as_dtype(source), np.random.default_rng([turn, DTYPES.index(source)])
     if source == "bool":
         return random.integers(0, 2, SIZE).astype(bool)
@@ -154,7 +154,7 @@ def held(x: np.ndarray, through: Sequence[str]) -> np.ndarray:
 
 @cache
 def fitting(source: str, through: tuple[str, ...], turn: int) -> np.ndarray:
-    """`values` of `source`, but small ones where a dtype that they go `through` has no room for them."""
+    """Return `values` of `source`, small where a dtype that they go `through` has no room for them."""
     x = values(source, turn)
     small = np.resize([9.0, 4.0, 3.0, 0.75, 7.5], x.shape).astype(x.dtype)
     below = small if x.dtype.kind in "ub" else -small
@@ -264,7 +264,7 @@ class TestCasts:
 
     @pytest.mark.parametrize("source", ["float64", "float32", "int64"])
     def test_two_consecutive_casts(self, driver: Driver, source: str) -> None:
-        """Each does what it says, whatever a compiler makes of both."""
+        """Check that each does what it says, whatever a compiler makes of both."""
         ways = [(a, DTYPES[(k + DTYPES.index(source)) % len(DTYPES)]) for k, a in enumerate(DTYPES)]
         merged = [Case(source, way, "c") for way in MERGED]
         ask(driver, [*dict.fromkeys([*merged, *(case for way in ways for case in chosen(source, way))])])
@@ -285,7 +285,7 @@ class TestCasts:
 
     @pytest.mark.parametrize("source", ["float32", "float64"])
     def test_sum_of_cast_integers_wraps(self, driver: Driver, source: str) -> None:
-        """The sum of a row of integers wraps."""
+        """Check that the sum of a row of integers wraps."""
         targets = [target for target in INTEGERS if target in driver.backend.traits.dtypes]
         arrays = [fitting(source, (target,), 0).reshape(8, -1) for target in targets]
 

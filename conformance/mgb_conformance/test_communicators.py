@@ -101,7 +101,7 @@ class TestJobs:
         self._fails(communicator, tmp_path, name, f"@trace(symbolic=True)\ndef f(x):\n{body}\nf(x)")
 
     def _fails(self, communicator: str, tmp_path: Path, name: str, text: str) -> None:
-        """The program `text` ends as FAILURES says of `name`."""
+        """Check that the program `text` ends as FAILURES says of `name`."""
         _, error, words = FAILURES[name]
         limit = "2" if error == LATE else "60"
         status, said = job(tmp_path, 2, X + text, 120, communicator, MGB_DISTRIBUTED_TIMEOUT=limit)

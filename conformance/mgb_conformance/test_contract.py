@@ -48,7 +48,7 @@ class TestContract:
         assert driver.backend.probe() is None
 
     def test_api_version_is_declared_by_the_backend(self, driver: Driver) -> None:
-        """With a core of another version it is refused: it does not say whatever that core's is."""
+        """Check that a backend names its version: a core of another one rejects it."""
         command = [sys.executable, "-c", OTHER_CORE, driver.backend.name]
         done = subprocess.run(command, capture_output=True, text=True, timeout=4 * driver.timeout)
         if done.stdout.strip() == "not found":

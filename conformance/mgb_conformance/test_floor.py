@@ -32,7 +32,7 @@ class TestFloor:
 
     @pytest.mark.parametrize("dtype", DTYPES)
     def test_programs_are_compiled_in_every_claimed_dtype(self, driver: Driver, dtype: str) -> None:
-        """They come all the way through the core, which gives a backend only what its traits accept."""
+        """Check programs all the way through the core, which gives a backend only what its traits accept."""
         if dtype not in driver.backend.traits.dtypes:
             pytest.skip(f"traits.dtypes has no {dtype}")
         reason = not_compiled(driver, dtype)

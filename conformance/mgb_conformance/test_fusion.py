@@ -45,7 +45,7 @@ class TestFusion:
         check(driver, of(chain, x), [x])
 
     def test_shared_value_is_computed_once(self, driver: Driver) -> None:
-        """A printer that copies texts instead of naming values takes 2**32 steps."""
+        """Check that values are named: a printer that copies texts instead takes 2**32 steps."""
         x = np.linspace(-1, 1, 100, dtype=np.float32)
 
         def shared(x: Any) -> Any:
@@ -73,7 +73,7 @@ class TestFusion:
     @pytest.mark.parametrize("where_it_holds", ["nowhere", "once", "in some", "everywhere"])
     @pytest.mark.parametrize("axis", [None, 0, 1])
     def test_unlikely_branches(self, driver: Driver, where_it_holds: str, axis: int | None) -> None:
-        """Values that only it needs, that others need as well, that are results, and one inside another."""
+        """Check values that only it needs, that others need too, that are results, and nested ones."""
         x = samples("float32", (37, 70), 1) % 1
         holds = {
             "nowhere": np.zeros(x.shape, bool),

@@ -38,7 +38,7 @@ TABLES: dict[str, tuple[tuple[int, ...], tuple[int | None, ...], tuple[tuple[int
 
 
 def places(shape: tuple[int, ...], length: int, dtype: str, seed: int) -> Any:
-    """Integers that are places along an axis of `length`, negative ones too."""
+    """Return integers that are indices along an axis of `length`, negative ones too."""
     least = 0 if dtype.startswith("u") else -length
     return np.random.default_rng(seed).integers(least, length, shape).astype(dtype)
 
@@ -94,7 +94,7 @@ class TestGathers:
         check(driver, graph, [x, i, j])
 
     def test_input_used_as_table_and_operand(self, driver: Driver) -> None:
-        """The same input is looked up and read in its own place, and another result has its shape."""
+        """Check an input that is looked up and read directly, and another result of its shape."""
         x, i = samples("float32", (501,)), places((501,), 501, "int32", 0)
         check(driver, of(lambda x, i: [look_up(x, i, along=(None,)) - x, x * 2], x, i), [x, i])
 
@@ -161,7 +161,7 @@ class TestIndexing:
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
     def test_embedding_gradient(self, driver: Driver) -> None:
-        """Of an embedding under a loss: each row gets what its words do."""
+        """Check an embedding under a loss: each row gets what its words do."""
         w, i = samples("float32", (11, 5)) % 3, places((4, 6), 11, "int32", 2)
         run = trace(mgb.grad(lambda w, i: (w[i] ** 2).sum()), backend=driver.backend.name)
         counts = np.bincount(i.reshape(-1) % 11, minlength=11)

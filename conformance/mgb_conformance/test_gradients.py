@@ -67,5 +67,5 @@ class TestGradients:
         self._check(driver, loss, [*arrays, samples("float32", (6, 1), 3)])
 
     def _check(self, driver: Driver, function: Callable[..., Any], arrays: list[np.ndarray]) -> None:
-        """As the fusion detector would hand it over: broadcasts are left to the readers."""
+        """Check it as the fusion detector would pass it: broadcasts are left to the readers."""
         check(driver, simplify(of(lambda *xs: gradients(function, *xs), *arrays), 3), arrays)

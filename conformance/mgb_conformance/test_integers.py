@@ -13,7 +13,7 @@ from .drive import Driver
 
 
 def edges(dtype: np.dtype[Any]) -> np.ndarray:
-    """Zero, small numbers of both signs, both ends, and counts at and past the width."""
+    """Return zero, small numbers of both signs, both ends, and counts at and past the width."""
     if dtype.kind == "b":
         return np.array([False, True])
     info, bits = np.iinfo(dtype), 8 * dtype.itemsize

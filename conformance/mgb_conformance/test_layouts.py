@@ -100,7 +100,7 @@ class TestLayouts:
     @pytest.mark.parametrize("dtype", ["float32", "uint8", "float64", "bfloat16"])
     @pytest.mark.parametrize("kind", ["element-wise", "rows", "columns"])
     def test_strided_outputs(self, driver: Driver, name: str, dtype: str, kind: str) -> None:
-        """Outputs of any strides: what is written, and that nothing beside it is."""
+        """Check outputs of any strides: what is written, and that nothing beside it is."""
         if not driver.backend.traits.strided_outputs:
             pytest.skip("traits.strided_outputs is False")
         shape = (5, 300) if kind == "rows" else (70, 37)

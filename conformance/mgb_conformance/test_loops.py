@@ -97,7 +97,7 @@ class TestLoops:
                 np.testing.assert_allclose(ours.numpy(), true, rtol=2e-4, atol=1e-5)
 
     def test_scan_gradient(self, driver: Driver) -> None:
-        """Of a scan, by finite differences of NumPy's in float64."""
+        """Check a scan, by finite differences of NumPy's in float64."""
 
         def loss(lax: Any, x: Any, rows: Any) -> Any:
             a, b, ys = scanned(lax, x, rows)

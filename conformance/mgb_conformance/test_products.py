@@ -18,7 +18,7 @@ DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def numbers(driver: Driver, dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Normal deviates; skips the test where the backend claims no products of `dtype`."""
+    """Return normal deviates; skip the test where the backend claims no products of `dtype`."""
     from mgb import dtypes
 
     traits = driver.backend.traits
@@ -85,7 +85,7 @@ class TestProducts:
         check(driver, of(lambda x, w, r: matmul(x, w) + r, x, w, r), [x, w, r], {0: over})
 
     def test_one_kernel_for_many_sizes(self, driver: Driver) -> None:
-        """A kernel of `Specialize.NDIM` learns the sizes from its arrays."""
+        """Check that a kernel of `Specialize.NDIM` learns the sizes from its arrays."""
         for size in (16, 17, 64, 200):
             x, w = numbers(driver, "float32", (size, size), 0), numbers(driver, "float32", (size, size), 1)
             check(driver, of(lambda x, w: maximum(matmul(x, w), 0), x, w), [x, w])

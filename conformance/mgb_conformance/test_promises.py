@@ -41,7 +41,7 @@ def softmax(x: Any, y: Any) -> list[Any]:
 
 class TestPromises:
     def test_probe_does_not_import_a_toolchain(self, driver: Driver) -> None:
-        """Neither does `mismatch`: all backends are listed at once, and files load without compilers."""
+        """Check `probe` and `mismatch`: all backends are listed at once, and files load without compilers."""
         if not is_announced(driver.backend.name):
             pytest.skip("another process cannot find this backend")
         command = [sys.executable, "-c", PROBED, driver.backend.name]
@@ -63,7 +63,7 @@ class TestPromises:
             assert isinstance(reason, str) and reason, f"kernels for {other!r} would be loaded here"
 
     def test_hazards_are_pairs_that_could_share_memory(self, driver: Driver) -> None:
-        """And where they do nevertheless, the results are right."""
+        """Check that where they do nevertheless, the results are right."""
         x, y = samples("float32", (6, 50), 1), samples("float32", (6, 50), 2)
         graph = of(softmax, x, y)
         require(driver, graph)
@@ -75,7 +75,7 @@ class TestPromises:
                 check(driver, graph, [x, y], over={k: i})
 
     def test_joined_kernels_match_separate_calls(self, driver: Driver) -> None:
-        """Of other sizes, the same one twice, and one that writes over its input."""
+        """Check other sizes, the same one twice, and one that writes over its input."""
         if not driver.backend.traits.joins:
             pytest.skip("traits.joins is False")
         arrays = [samples("float32", shape, k) for k, shape in enumerate([(7,), (64, 3), (7,), (1,)])]
@@ -96,7 +96,7 @@ class TestPromises:
             _judged(driver, graph, [array], outs)
 
     def test_chain_matches_sequential_kernels(self, driver: Driver) -> None:
-        """Each reads what the one before has written; the first operand lies otherwise in each call."""
+        """Check that each reads what the one before has written; the first operand's layout varies."""
         if type(driver.backend).chain is Backend.chain:
             pytest.skip("Backend.chain returns None: kernels are called one by one")
         x, y = samples("float32", (6, 50), 1), samples("float32", (6, 50), 2)
@@ -121,7 +121,7 @@ class TestPromises:
 def _run(
     driver: Driver, run: Any, given: list[np.ndarray], out: list[np.ndarray], over: dict[int, int]
 ) -> None:
-    """`run`, where the backend wants its arrays; `out` is filled, and is an input where `over` says so."""
+    """Call `run` with arrays where the backend takes them; `out` is filled, and with `over` an input."""
     there = [driver.place.put(a) for a in given]
     targets = [there[over[k]] if k in over else driver.place.put(o) for k, o in enumerate(out)]
     run(*there, out=tuple(targets))

@@ -42,7 +42,7 @@ CASES = {
 
 
 def small(dtype: str, shape: tuple[int, ...]) -> Any:
-    """Samples whose products stay in range."""
+    """Return samples whose products stay in range."""
     x = samples(dtype, shape)
     return (1 + x % 1 / 64).astype(x.dtype) if dtype in FLOATS else x
 
@@ -67,7 +67,7 @@ def normalise(x: Any, axis: tuple[int, ...]) -> Any:
 
 
 def statistics(x: Any, axis: tuple[int, ...]) -> list[Any]:
-    """Several outputs, before, between and after the folds."""
+    """Return several outputs, before, between and after the reductions."""
     centre = mean(x, axis)
     return [x * 2, centre, (x - centre) * 0.5, reduce_sum((x - centre) * (x - centre), axis=axis)]
 
@@ -89,7 +89,7 @@ def momentum(x: Any, y: Any, axis: tuple[int, ...]) -> list[Any]:
 
 
 def crossed(x: Any, y: Any, axis: tuple[int, ...]) -> list[Any]:
-    """Each result needs all of a row of each operand, and there are passes after the first one written."""
+    """Return results that need all of a row of each operand; passes follow the first one written."""
     low, high = reduce_min(x, axis=axis), reduce_max(y, axis=axis)
     shifted = x - low
     return [y * 2.0, shifted, reduce_max(shifted * y, axis=axis) + high + y]
@@ -143,7 +143,7 @@ class TestReductions:
     def test_special_values_propagate_at_any_place_of_long_axes(
         self, driver: Driver, fold: str, length: int
     ) -> None:
-        """A fold alone in its kernel, and one of a computed value."""
+        """Check a reduction alone in its kernel, and one of a computed value."""
         if not driver.backend.traits.ieee:
             pytest.skip("traits.ieee is False")
         word = FOLDS[fold]

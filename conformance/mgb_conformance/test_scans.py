@@ -39,7 +39,7 @@ CASES = {
 
 
 def small(dtype: str, shape: tuple[int, ...], axis: int) -> Any:
-    """Samples whose products stay in range: of two neighbours one is above 1 and the other one below."""
+    """Return samples whose products stay in range: of two neighbours one is above 1, one below."""
     x = samples(dtype, shape)
     if dtype not in FLOATS:
         return x
@@ -86,7 +86,7 @@ class TestScans:
 
     @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
     def test_scan_with_reductions(self, driver: Driver, name: str) -> None:
-        """Folds of the same axis, before and after it."""
+        """Check reductions of the same axis, before and after it."""
         shape, axis = CASES[name]
         x = samples("float32", shape) % 3 - 1
 
@@ -116,7 +116,7 @@ class TestScans:
 
     @pytest.mark.parametrize("name", ["row", "column", "long row", "large column"])
     def test_result_may_alias_its_operand(self, driver: Driver, name: str) -> None:
-        """The result may be written over what is scanned."""
+        """Check that the result may be written over what is scanned."""
         shape, axis = CASES[name]
         x = samples("float32", shape)
         check(driver, of(lambda x: cumsum_(x, axis=axis), x), [x], over={0: 0})
@@ -125,7 +125,7 @@ class TestScans:
     def test_thread_count_does_not_change_bits(
         self, driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The bits are the same for any number of threads."""
+        """Check that the bits are the same for any number of threads."""
         shape, axis = CASES[name]
         x = samples("float32", shape)
         graph = of(lambda x: [cumsum_(x, axis=axis), cumsum_(x * x + 1, axis=axis) - x], x)

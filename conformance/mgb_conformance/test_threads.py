@@ -31,7 +31,7 @@ def program(x: Any) -> list[Any]:
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Other threads keep the processors busy, so that a worker for which nobody waits is late."""
+    """Keep the processors busy by other threads, so that a worker for which nobody waits is late."""
     stop, block = threading.Event(), bytes(1 << 20)
 
     def work() -> None:

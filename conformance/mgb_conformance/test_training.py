@@ -91,7 +91,7 @@ class TestTraining:
 
     @pytest.mark.parametrize("run_body", [False, True])
     def test_digits_demo_matches_eager(self, driver: Driver, run_body: bool) -> None:
-        """A convolutional network with batch normalisation and pooling, for an epoch of real images."""
+        """Check a convolutional network with batch normalisation and pooling, for an epoch of real images."""
 
         def wrap(step: Any) -> Any:
             return trace(step, backend=driver.backend.name, run_body=run_body)

@@ -45,22 +45,22 @@ class Watch:
         return self._process is not None
 
     def tell(self, **news: Any) -> None:
-        """Something that a report of a hang will hold; ``seconds`` begins to count from now, 0 stops."""
+        """Send what a report of a hang will hold; ``seconds`` begins to count from now, 0 stops."""
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):  # it was ended by somebody else: the tests go on without it
                 self._process.stdin.write(json.dumps(news).encode() + b"\n")
                 self._process.stdin.flush()
 
     def begin(self, test: str, backend: str) -> None:
-        """A test begins."""
+        """Note that a test begins."""
         self.tell(seconds=self._seconds, test=test, backend=backend, doing="")
 
     def end(self) -> None:
-        """The test has ended."""
+        """Note that the test has ended."""
         self.tell(seconds=0)
 
     def close(self, hung: bool) -> None:
-        """No test follows. A process in which one hung has a while to end."""
+        """End the watch: no test follows. A process in which one hung has a while to end."""
         if hung:
             self.tell(seconds=GRACE, test="")
         elif self._process is not None and self._process.stdin is not None:

@@ -63,7 +63,7 @@ def test_existing_file_is_not_overwritten(tmp_path: Path, capsys: pytest.Capture
     test.write_text("mine")
     words = ["reduce", f"{SCRIPT}:network", "--backend", "crash", "--output", str(test)]
     assert main(words) == 2 and test.read_text() == "mine"
-    assert "nothing is overwritten: give --output another name" in capsys.readouterr().err
+    assert "is not overwritten: give --output another name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ _ELSEWHERE = {
 
 
 def _namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
-    """`mgb.numpy`, which follows the array API standard.
+    """Return `mgb.numpy`, which follows the array API standard.
 
     Raises
     ------
@@ -73,7 +73,10 @@ def _namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
     """
     found = importlib.import_module(".numpy", __name__)
     if api_version is not None and api_version not in found.VERSIONS:
-        raise ValueError(f"version {api_version!r} of the array API: mgb has {', '.join(found.VERSIONS)}")
+        raise ValueError(
+            f"api_version={api_version!r} of the array API is not supported: choose one of "
+            f"{', '.join(found.VERSIONS)}"
+        )
     return found
 
 

@@ -95,14 +95,14 @@ class RNG:
             A number is negative or has more than 64 bits.
         """
         if not all(isinstance(n, int | np.integer) and 0 <= int(n) < 1 << 64 for n in state):
-            raise ValueError(f"random: a seed is an integer from 0 to 2**64 - 1, got {state[0]!r}")
+            raise ValueError(f"random: seed must be an integer from 0 to 2**64 - 1, got {state[0]!r}")
         for tensor, number in zip((self._seed, self._draws), state):  # compiled calls hold these very two
             tensor._reset(Tensor(np.uint64(number), device=self._device))
 
     # bits
 
     def _draw(self, op: Callable[..., Tensor], shape: tuple[int, ...], each: int, *numbers: Any) -> Tensor:
-        """`shape` numbers of a new draw, by an op that makes so many `each` of a counter."""
+        """Return `shape` numbers of a new draw, by an op that makes `each` of them from one counter."""
         count = math.prod(shape)
         rows = iota(shape=(-(-count // each), 1), dtype=dtypes.uint32, device=self._device)
         which = iota(shape=(1, each), dtype=dtypes.uint32, device=self._device)
@@ -114,7 +114,7 @@ class RNG:
     # distributions
 
     def uniform(self, low: float = 0, high: float = 1, size: Size = None) -> Tensor:
-        """Uniform on ``[low, high)``.
+        """Draw from the uniform distribution on ``[low, high)``.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class RNG:
         return self._draw(philox_uniform, _shape(size), 4, float(high - low), float(low), below)
 
     def normal(self, mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
-        """Normal with `mean` and standard deviation `std`, by the method of Box and Muller.
+        """Draw from the normal distribution with `mean` and deviation `std`, by the method of Box and Muller.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class RNG:
         return out
 
     def exponential(self, rate: Any = 1, size: Size = None) -> Tensor:
-        """Exponential with a rate above 0; the mean is ``1 / rate``.
+        """Draw from the exponential distribution with a rate above 0; the mean is ``1 / rate``.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class RNG:
         return out
 
     def gamma(self, shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
-        """Gamma with a shape and a scale above 0, by the method of Marsaglia and Tsang (2000).
+        """Draw from the gamma distribution with shape and scale above 0, as Marsaglia and Tsang (2000).
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class RNG:
         return out
 
     def _gamma(self, shape: Tensor, wanted: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Gamma numbers, and the logarithms of what they are still to be multiplied by, which may be tiny."""
+        """Return gamma numbers, and the logarithms of factors to multiply them by, which may be tiny."""
         small = lt(shape, 1)  # the method wants 1 or more
         d = where(small, shape + 1, shape) - 1 / 3
         found: Any = d
@@ -228,28 +228,28 @@ class RNG:
         return where(accepted, d * v, otherwise)
 
     def _given(self, name: str, parameter: Any) -> Tensor:
-        """`parameter` in float32. Those of a Tensor are not looked at: that would read values in a trace."""
+        """Return `parameter` in float32. Tensors are not checked, which would read values in a trace."""
         if isinstance(parameter, Tensor):
             return cast(parameter, dtype=dtypes.float32)
         if not np.all(np.asarray(parameter) > 0):
-            raise ValueError(f"random: {name} is above 0, got {parameter}")
+            raise ValueError(f"random: {name} must be above 0, got {parameter}")
         return literal(parameter, dtypes.float32, self._device)
 
     def beta(self, alpha: Any, beta: Any, size: Size = None) -> Tensor:
-        """Beta with two parameters above 0, float32: a share of two draws of `gamma`; see there."""
+        """Draw float32 from the beta distribution with two parameters above 0, from two draws of `gamma`."""
         alpha, beta = self._given("alpha", alpha), self._given("beta", beta)
         wanted = (*_shape(size), *_common(alpha, beta))
         (first, p), (second, q) = (self._gamma(parameter, wanted) for parameter in (alpha, beta))
         return sigmoid(log(first) + p - log(second) - q)  # both may be too small for a quotient
 
     def bernoulli(self, p: Any, size: Size = None) -> Tensor:
-        """True with probability `p`, a float or a Tensor that broadcasts to `size`; in steps of 2**-24."""
+        """Draw bools, True with probability `p`, a float or a Tensor broadcast to `size`; steps of 2**-24."""
         shape = _shape(p.shape if size is None and isinstance(p, Tensor) else size)
         out: Tensor = self.uniform(size=shape) < p
         return out
 
     def randint(self, low: int, high: int | None = None, size: Size = None) -> Tensor:
-        """Integers of ``[low, high)``, or ``[0, low)`` without `high`; equally likely to one part in 2**32.
+        """Draw integers of ``[low, high)``, or ``[0, low)`` without `high`, equally likely to 1 in 2**32.
 
         Returns
         -------
@@ -262,7 +262,9 @@ class RNG:
         """
         low, high = (0, low) if high is None else (low, high)
         if not -(1 << 31) <= low < high <= 1 << 31:
-            raise ValueError(f"randint: low {low} must be below high {high}, and both in 32 bits")
+            raise ValueError(
+                f"randint: low must be below high, both in the range of int32, got {low} and {high}"
+            )
         chosen = mulhi(self._draw(philox_pair, _shape(size), 2), high - low)
         return cast(cast(chosen, dtype=dtypes.int64) + low, dtype=dtypes.int32)
 
@@ -333,7 +335,7 @@ def generator(device: str | None = None) -> RNG:
 
 
 def _first_seed() -> int | None:
-    """Devices that join later have the seed of those that are here."""
+    """Return the seed of the devices that are here, which those that join later get too."""
     return next((g.get_state()[0] for g in _generators.values()), None)
 
 
@@ -393,7 +395,7 @@ def set_rng_state(state: tuple[int, int]) -> None:
 
 
 def uniform(low: float = 0, high: float = 1, size: Size = None) -> Tensor:
-    """Uniform on ``[low, high)``; see `RNG.uniform`.
+    """Draw from the uniform distribution on ``[low, high)``; see `RNG.uniform`.
 
     Examples
     --------
@@ -404,7 +406,7 @@ def uniform(low: float = 0, high: float = 1, size: Size = None) -> Tensor:
 
 
 def normal(mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
-    """Normal with `mean` and standard deviation `std`; see `RNG.normal`.
+    """Draw from the normal distribution with `mean` and standard deviation `std`; see `RNG.normal`.
 
     Examples
     --------
@@ -415,7 +417,7 @@ def normal(mean: Any = 0, std: Any = 1, size: Size = None) -> Tensor:
 
 
 def exponential(rate: Any = 1, size: Size = None) -> Tensor:
-    """Exponential with a rate, the mean is ``1 / rate``; see `RNG.exponential`.
+    """Draw from the exponential distribution with a rate, the mean is ``1 / rate``; see `RNG.exponential`.
 
     Examples
     --------
@@ -427,7 +429,7 @@ def exponential(rate: Any = 1, size: Size = None) -> Tensor:
 
 
 def gamma(shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
-    """Gamma with a shape and a scale; see `RNG.gamma`.
+    """Draw from the gamma distribution with a shape and a scale; see `RNG.gamma`.
 
     Examples
     --------
@@ -439,7 +441,7 @@ def gamma(shape: Any = 1, scale: Any = 1, size: Size = None) -> Tensor:
 
 
 def beta(alpha: Any, beta: Any, size: Size = None) -> Tensor:
-    """Beta with two parameters; see `RNG.beta`.
+    """Draw from the beta distribution with two parameters; see `RNG.beta`.
 
     Examples
     --------
@@ -451,7 +453,7 @@ def beta(alpha: Any, beta: Any, size: Size = None) -> Tensor:
 
 
 def bernoulli(p: Any, size: Size = None) -> Tensor:
-    """True with probability `p`; see `RNG.bernoulli`.
+    """Draw bools that are True with probability `p`; see `RNG.bernoulli`.
 
     Examples
     --------
@@ -462,7 +464,7 @@ def bernoulli(p: Any, size: Size = None) -> Tensor:
 
 
 def randint(low: int, high: int | None = None, size: Size = None) -> Tensor:
-    """Integers of ``[low, high)``; see `RNG.randint`.
+    """Draw integers of ``[low, high)``; see `RNG.randint`.
 
     Examples
     --------

@@ -32,11 +32,11 @@ class Scope:
     left: dict[str, Array]
 
     def linear(self, name: str, x: Array) -> Array:
-        """``x @ weight.T + bias``."""
+        """Return ``x @ weight.T + bias``."""
         return x @ self.arrays[f"{name}.weight"].T + self.arrays[f"{name}.bias"]
 
     def conv(self, name: str, x: Array, stride: int, padding: int, groups: int = 1) -> Array:
-        """A convolution, with a bias if there is one."""
+        """Return a convolution, with a bias if there is one."""
         out = lax.conv_general_dilated(
             x,
             self.arrays[f"{name}.weight"],
@@ -72,7 +72,7 @@ class Scope:
 
 
 def max_pool(x: Array, kernel: int, stride: int) -> Array:
-    """The largest element of each window."""
+    """Return the largest element of each window."""
     window, steps = (1, 1, kernel, kernel), (1, 1, stride, stride)
     return lax.reduce_window(x, -jnp.inf, lax.max, window, steps, "VALID")
 

@@ -18,7 +18,7 @@ Arrays = dict[str, Array]
 
 
 def _loss(workload: Workload, params: Arrays, running: Arrays, x: Array, y: Array) -> tuple[Array, Arrays]:
-    """The loss, and the running statistics after it."""
+    """Return the loss, and the running statistics after it."""
     scope = jax_nets.Scope({**params, **running}, {})
     out = getattr(jax_nets, workload.net)(scope, x, **workload.sizes)
     if workload.loss == "square":
@@ -51,7 +51,7 @@ def _new_state(workload: Workload, p: Array) -> Arrays:
 
 
 def make(workload: Workload, weights: Mapping[str, np.ndarray[Any, Any]]) -> Callable[[], Array]:
-    """A function that takes one step on the workload's batch and returns the loss before it."""
+    """Return a function that takes one step on the workload's batch and returns the loss before it."""
     arrays = {name: jnp.array(array) for name, array in weights.items()}
     running = {name: a for name, a in arrays.items() if "running_" in name}
     params = {name: a for name, a in arrays.items() if name not in running}

@@ -21,19 +21,19 @@ LOSSES: dict[str, Callable[..., Any]] = {"cross_entropy": F.nn.cross_entropy, "s
 
 
 def build(workload: Workload, seed: int = 0) -> M.Module:
-    """The network with its initial values, the same at every call."""
+    """Return the network with its initial values, the same at every call."""
     mgb.random.seed(seed)
     model: M.Module = getattr(nets, workload.net)(**workload.sizes)
     return model
 
 
 def weights(model: M.Module) -> dict[str, Array]:
-    """Parameters and running statistics in the shapes that other frameworks give them."""
+    """Return parameters and running statistics in the shapes that other frameworks give them."""
     return {name: _portable(name, array) for name, array in model.state_dict().items()}
 
 
 def _portable(name: str, array: Array) -> Array:
-    """A bias has one axis, a weight of grouped windows four."""
+    """Return a value in portable shape: a bias has one axis, a weight of grouped windows four."""
     if name.endswith(".bias"):
         return array.reshape(-1)
     return array.reshape(-1, *array.shape[2:]) if array.ndim == 5 else array
@@ -49,7 +49,7 @@ def optimizer(workload: Workload, model: M.Module) -> optim.Optimizer:
 
 
 def make(workload: Workload, **options: Any) -> Callable[[], Any]:
-    """A function that takes one step on the workload's batch and returns the loss before it.
+    """Return a function that takes one step on the workload's batch and returns the loss before it.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def make_with_model(workload: Workload, **options: Any) -> tuple[Callable[[], An
 
 
 def gradients(workload: Workload) -> tuple[float, dict[str, Array]]:
-    """The first loss, and its gradient for each parameter, in the shapes of `weights`."""
+    """Return the first loss, and its gradient for each parameter, in the shapes of `weights`."""
     model = build(workload)
     x, y = map(mgb.tensor, workload.data())
     with GradManager().attach(model.parameters()) as manager:

@@ -26,7 +26,7 @@ class MLP(M.Module):
         self.layers = [M.Linear(a, b) for a, b in pairwise(widths)]
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, widths[0])`` to ``(batch, widths[-1])``."""
+        """Map ``(batch, widths[0])`` to ``(batch, widths[-1])``."""
         for layer in self.layers[:-1]:
             x = F.relu(layer(x))
         return self.layers[-1](x)
@@ -50,7 +50,7 @@ class SmallConvNet(M.Module):
         self.fc2 = M.Linear(8 * width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 1, 28, 28)`` to ``(batch, classes)``."""
+        """Map ``(batch, 1, 28, 28)`` to ``(batch, classes)``."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
         return self.fc2(F.relu(self.fc1(F.flatten(x, 1))))
@@ -112,7 +112,7 @@ class ResNet(M.Module):
         self.head = M.Linear(inputs, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 3, height, width)`` to ``(batch, classes)``."""
+        """Map ``(batch, 3, height, width)`` to ``(batch, classes)``."""
         x = F.relu(self.stem(x))
         for block in self.blocks:
             x = block(x)
@@ -161,7 +161,7 @@ class MobileNet(M.Module):
         self.head = M.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 3, height, width)`` to ``(batch, classes)``."""
+        """Map ``(batch, 3, height, width)`` to ``(batch, classes)``."""
         x = F.relu6(self.stem(x))
         for block in self.blocks:
             x = block(x)
@@ -185,7 +185,7 @@ class Transformer(M.Module):
         self.fc2 = M.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, length, width)`` to the same."""
+        """Map ``(batch, length, width)`` to the same."""
         x = x + self.attention(self.norm1(x), is_causal=True)
         return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
 
@@ -212,7 +212,7 @@ class AlexNet(M.Module):
         self.fc3 = M.Linear(64 * width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 3, 224, 224)`` to ``(batch, classes)``."""
+        """Map ``(batch, 3, 224, 224)`` to ``(batch, classes)``."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 3, 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 3, 2)
         x = F.relu(self.conv4(F.relu(self.conv3(x))))

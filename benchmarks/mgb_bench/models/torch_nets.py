@@ -18,7 +18,7 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, widths[0])`` to ``(batch, widths[-1])``."""
+        """Map ``(batch, widths[0])`` to ``(batch, widths[-1])``."""
         for layer in self.layers[:-1]:
             x = F.relu(layer(x))
         return self.layers[-1](x)
@@ -35,7 +35,7 @@ class SmallConvNet(nn.Module):
         self.fc2 = nn.Linear(8 * width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 1, 28, 28)`` to ``(batch, classes)``."""
+        """Map ``(batch, 1, 28, 28)`` to ``(batch, classes)``."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
         return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
@@ -86,7 +86,7 @@ class ResNet(nn.Module):
         self.head = nn.Linear(inputs, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 3, height, width)`` to ``(batch, classes)``."""
+        """Map ``(batch, 3, height, width)`` to ``(batch, classes)``."""
         x = F.relu(self.stem(x))
         for block in self.blocks:
             x = block(x)
@@ -124,7 +124,7 @@ class MobileNet(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 3, height, width)`` to ``(batch, classes)``."""
+        """Map ``(batch, 3, height, width)`` to ``(batch, classes)``."""
         x = F.relu6(self.stem(x))
         for block in self.blocks:
             x = block(x)
@@ -140,7 +140,7 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, length, width)`` to the same."""
+        """Map ``(batch, length, width)`` to the same."""
         q, k, v = (
             projection(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
@@ -161,7 +161,7 @@ class Transformer(nn.Module):
         self.fc2 = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, length, width)`` to the same."""
+        """Map ``(batch, length, width)`` to the same."""
         x = x + self.attention(self.norm1(x))
         return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
 
@@ -181,7 +181,7 @@ class AlexNet(nn.Module):
         self.fc3 = nn.Linear(64 * width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(batch, 3, 224, 224)`` to ``(batch, classes)``."""
+        """Map ``(batch, 3, 224, 224)`` to ``(batch, classes)``."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 3, 2)
         x = F.max_pool2d(F.relu(self.conv2(x)), 3, 2)
         x = F.relu(self.conv4(F.relu(self.conv3(x))))

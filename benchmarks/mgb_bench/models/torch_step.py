@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def build(workload: Workload, weights: Mapping[str, Array]) -> torch.nn.Module:
-    """The network with the given weights."""
+    """Return the network with the given weights."""
     model: torch.nn.Module = getattr(torch_nets, workload.net)(**workload.sizes)
     with torch.no_grad():
         for name, target in (*model.named_parameters(), *model.named_buffers()):
@@ -35,7 +35,7 @@ def optimizer(workload: Workload, model: torch.nn.Module) -> torch.optim.Optimiz
 
 
 def batch(workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:
-    """The workload's data; labels are int64, as PyTorch wants them."""
+    """Return the workload's data; labels are int64, as PyTorch wants them."""
     x, y = (torch.from_numpy(array) for array in workload.data())
     return x, y.long() if workload.loss == "cross_entropy" else y
 
@@ -43,7 +43,7 @@ def batch(workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:
 def make(
     workload: Workload, weights: Mapping[str, Array], compiled: bool = False
 ) -> Callable[[], torch.Tensor]:
-    """A function that takes one step on the workload's batch and returns the loss before it.
+    """Return a function that takes one step on the workload's batch and returns the loss before it.
 
     Forward and backward pass are one compiled function; the fused optimizer is one call of its own kernel,
     which compiling does not make faster.
@@ -69,7 +69,7 @@ def make(
 
 
 def gradients(workload: Workload, weights: Mapping[str, Array]) -> tuple[float, dict[str, Array]]:
-    """The first loss, and its gradient for each parameter, computed in float64."""
+    """Return the first loss, and its gradient for each parameter, computed in float64."""
     model = build(workload, weights).double()
     x, y = batch(workload)
     compare = {"cross_entropy": F.cross_entropy, "square": F.mse_loss}[workload.loss]

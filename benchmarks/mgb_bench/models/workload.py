@@ -40,7 +40,7 @@ class Workload:
     weight_decay: float = 0.0
 
     def data(self) -> tuple[Array, Array]:
-        """Inputs and what the loss compares with, the same at every call."""
+        """Return inputs and what the loss compares with, the same at every call."""
         random = np.random.default_rng(0)
         x = random.standard_normal((self.batch, *self.image), np.float32)
         if self.loss == "square":
@@ -52,7 +52,7 @@ class Workload:
         return classes
 
     def smaller(self, batch: int, **sizes: Any) -> Workload:
-        """The same with other sizes, for tests."""
+        """Return the same with other sizes, for tests."""
         image = (sizes["widths"][0],) if "widths" in sizes else self.image
         image = (image[0], sizes["width"]) if self.net == "Transformer" else image
         return replace(self, batch=batch, image=image, sizes={**self.sizes, **sizes})

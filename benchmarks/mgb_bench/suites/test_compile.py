@@ -26,7 +26,7 @@ CACHES = (
 
 
 def _first_call(name: str, folder: Path) -> dict[str, float]:
-    """One new process; its caches are in `folder`."""
+    """Run one new process; its caches are in `folder`."""
     caches = {variable: str(folder / variable.lower()) for variable in CACHES}
     words = [sys.executable, "-m", "mgb_bench.first_call", name]
     done = subprocess.run(

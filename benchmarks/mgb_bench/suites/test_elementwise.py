@@ -59,7 +59,7 @@ def chain_32(w: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def black_scholes(w: Any, spot: Any, strike: Any, time: Any) -> Any:
-    """The price of a European call and put."""
+    """Return the price of a European call and put."""
     rate, volatility = 0.02, 0.3
     spread = volatility * w.sqrt(time)
     d1 = (w.log(spot / strike) + (rate + 0.5 * volatility * volatility) * time) / spread
@@ -72,7 +72,7 @@ def black_scholes(w: Any, spot: Any, strike: Any, time: Any) -> Any:
 
 
 def halves(dtype: str) -> Callable[..., Any]:
-    """Arithmetic in float32 on inputs of 16 bits, and back."""
+    """Compute in float32 on inputs of 16 bits, and back."""
 
     def formula(w: Any, a: Any, b: Any) -> Any:
         x = w.cast(a, "float32") * w.cast(b, "float32")
@@ -82,12 +82,12 @@ def halves(dtype: str) -> Callable[..., Any]:
 
 
 def between_halves(w: Any, a: Any) -> Any:
-    """float16 to float32 to bfloat16 to float32."""
+    """Cast float16 to float32 to bfloat16 to float32."""
     return w.cast(w.cast(w.cast(a, "float32") * 0.5 + 0.25, "bfloat16"), "float32") * 2.0
 
 
 def uniform(count: int, low: float = 0.5, high: float = 1.5) -> Callable[[Size, Any], Arrays]:
-    """Makes `count` float32 arrays of `size` elements."""
+    """Make `count` float32 arrays of `size` elements."""
 
     def make(size: Size, generator: np.random.Generator) -> Arrays:
         return tuple(_random(generator, size, low, high) for _ in range(count))
@@ -118,7 +118,7 @@ def _half_inputs(count: int, dtype: str) -> Callable[[Size, Any], Arrays]:
 
 
 def streams(reads: int, writes: int, read_bytes: int = 4, write_bytes: int = 4) -> Callable[[int], Traffic]:
-    """The traffic of a formula that reads and writes so many arrays."""
+    """Return the traffic of a formula that reads and writes so many arrays."""
     return lambda size: Traffic(size * reads * read_bytes, size * writes * write_bytes, (reads, writes))
 
 

@@ -38,7 +38,7 @@ NOISE_SECONDS = 0.5e-3
 
 
 def ones(*shape: int) -> Tensor:
-    """A Tensor of ones in float32."""
+    """Return a Tensor of ones in float32."""
     return Tensor(np.ones(shape, np.float32))
 
 
@@ -46,7 +46,7 @@ def ones(*shape: int) -> Tensor:
 
 
 def chain(nodes: int) -> Program:
-    """Each op reads the one before."""
+    """Return a program in which each op reads the one before."""
 
     def function(x: Tensor, y: Tensor) -> Tensor:
         for i in range(nodes):
@@ -57,7 +57,7 @@ def chain(nodes: int) -> Program:
 
 
 def tree(nodes: int) -> Program:
-    """Products, added in pairs."""
+    """Return a program of products, added in pairs."""
 
     def function(x: Tensor, y: Tensor) -> Tensor:
         level = [x * (i + 0.5) for i in range(nodes // 2)]
@@ -69,7 +69,7 @@ def tree(nodes: int) -> Program:
 
 
 def reductions(nodes: int) -> Program:
-    """Rows are centred again and again, and the whole is summed each time."""
+    """Return a program in which rows are centred again and again, and the whole is summed each time."""
 
     def function(x: Tensor) -> list[Tensor]:
         sums = []
@@ -82,7 +82,7 @@ def reductions(nodes: int) -> Program:
 
 
 def training(nodes: int) -> Program:
-    """A step of Adam on a perceptron of many layers, gradients included."""
+    """Return a step of Adam on a perceptron of many layers, gradients included."""
     layers = max(1, nodes // 55)
     net = module.Sequential(*(part for _ in range(layers) for part in (module.Linear(8, 8), module.ReLU())))
     adam = optimizer.Adam(net.parameters(), lr=1e-3)
@@ -105,7 +105,7 @@ GRAPHS: tuple[Callable[[int], Program], ...] = (chain, tree, reductions, trainin
 
 
 def stages(program: Program, backend: str, compile_kernels: bool) -> dict[str, float]:
-    """The seconds of each stage of one compilation, and what came out of it."""
+    """Return the seconds of each stage of one compilation, and what came out of it."""
     function, arguments = program
     chosen = load_backend(backend)
     clock = Clock()
@@ -137,7 +137,7 @@ class Clock:
 
 
 def exponent(rows: Sequence[Mapping[str, float]], name: str) -> str:
-    """The k of ``seconds ~ nodes**k``, from the two largest sizes that are beyond noise."""
+    """Return the k of ``seconds ~ nodes**k``, from the two largest sizes that are beyond noise."""
     points = {row["nodes"]: row[name] for row in rows if row.get(name, 0.0) > NOISE_SECONDS}
     if len(points) < 2:
         return "-"
@@ -149,7 +149,7 @@ def exponent(rows: Sequence[Mapping[str, float]], name: str) -> str:
 def test_compile_time(
     graph: Callable[[int], Program], benchmark: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One row for each size; the last row is the exponent between the two largest sizes."""
+    """Print one row for each size; the last row is the exponent between the two largest sizes."""
     monkeypatch.setenv("MGB_CACHE", "0")
     backend = _backend()
     most = 100 if run.quick else COMPILED_NODES[-1]
@@ -189,7 +189,7 @@ def _tell(benchmark: Any, case: str, columns: list[str], rows: list[list[Any]], 
 
 
 def taped(ops: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """A chain of products and its gradient: of `ops` ops, since the way back has two products for each."""
+    """Return a chain of products and its gradient: of `ops` ops, as the way back has two for each."""
     manager = GradManager()
 
     def function(x: Tensor, y: Tensor) -> Tensor:
@@ -207,7 +207,7 @@ def taped(ops: int) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def test_python_time(benchmark: Any, run: Run) -> None:
-    """Microseconds of a call and of an op; kernels that the call runs are part of it."""
+    """Measure microseconds of a call and of an op; kernels that the call runs are part of it."""
     counts = (1, 10, 100, 1000) if run.quick else (1, 10, 100, 1000, 10_000)
     x, y = ones(64), ones(64)
     calls: dict[tuple[str, int], Callable[[], Any]] = {}
@@ -234,7 +234,7 @@ def test_python_time(benchmark: Any, run: Run) -> None:
 
 @pytest.mark.parametrize("options", [{"run_body": True}, {"run_body": False}], ids=["replay", "without_host"])
 def test_memory(options: dict[str, Any], benchmark: Any, run: Run) -> None:
-    """Objects and memory over many calls with 2,500 shapes: what is kept is full soon, and then stays."""
+    """Measure objects and memory over calls with 2,500 shapes: caches are full soon, and then stay."""
     weight = ones(1, 16)
     function = trace(lambda x: (x * weight).sum(axis=0) + 1.0, **options)
     calls = 2000 if run.quick else 10_000
@@ -254,7 +254,7 @@ def test_memory(options: dict[str, Any], benchmark: Any, run: Run) -> None:
 
 
 def _resident() -> float:
-    """MiB; where the system does not tell the present size, the largest so far."""
+    """Return MiB; where the system does not report the present size, the largest so far."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * resource.getpagesize() / 2**20

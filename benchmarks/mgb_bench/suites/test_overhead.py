@@ -38,6 +38,6 @@ CASES = [_case(count) for count in (1, 10, 100)]
 
 
 def test_overhead(race: Any, run: Run, case: Case, size: Size) -> None:
-    """Beside ``without_host=True`` also the replay, which runs the Python body in each call."""
+    """Measure beside ``without_host=True`` also the replay, which runs the Python body in each call."""
     replays = [Mgb(peer.backend, without_host=False) for peer in run.peers.values() if isinstance(peer, Mgb)]
     race(case, size, {peer.name: peer for peer in replays} | dict(run.peers))

@@ -27,7 +27,7 @@ FLOAT = np.dtype(np.float32)
 
 
 def _filling(module: str, name: str, outputs: Callable[..., list[Shape]]) -> Stateful:
-    """NumPy's or Numba's function `name`, which fills ready arrays of the shapes that `outputs` says."""
+    """Return NumPy's or Numba's function `name`, which fills arrays of the shapes that `outputs` says."""
 
     def build(peer: Peer, arrays: Arrays) -> Callable[[], Any]:
         function = getattr(importlib.import_module(f"mgb_bench.ways.{module}"), name)
@@ -45,7 +45,7 @@ def _filling(module: str, name: str, outputs: Callable[..., list[Shape]]) -> Sta
 
 
 def _calling(module: str, name: str, stateful: bool = False) -> Stateful:
-    """A function of `mgb_bench.ways`; its module, and with it the peer, is imported when it is needed."""
+    """Return a function of `mgb_bench.ways`; its module, and so the peer, is imported when needed."""
 
     def build(peer: Peer, arrays: Arrays) -> Callable[[], Any]:
         function = getattr(importlib.import_module(f"mgb_bench.ways.{module}"), name)
@@ -76,7 +76,7 @@ def _positive(size: Shape, generator: np.random.Generator) -> Arrays:
 
 
 def _rows(weights: int) -> Callable[[Shape, Any], Arrays]:
-    """Makes a matrix and `weights` vectors as long as its rows."""
+    """Make a matrix and `weights` vectors as long as its rows."""
     return lambda size, generator: tuple(_normal(s, generator) for s in (size, *[size[1:]] * weights))
 
 
@@ -89,7 +89,7 @@ def _labelled(size: Shape, generator: np.random.Generator) -> Arrays:
 
 
 def _traffic(reads: int, writes: int) -> Callable[[Shape], Traffic]:
-    """Of arrays as large as the input; smaller ones do not count."""
+    """Return the traffic of arrays as large as the input; smaller ones do not count."""
 
     def traffic(size: Shape) -> Traffic:
         nbytes = int(np.prod(size)) * 4
@@ -136,7 +136,7 @@ CASES = [
 
 
 def small(case: Case) -> Size:
-    """A size for tests."""
+    """Return a size for tests."""
     return (4, 8, 48) if case.name.startswith("batch") else (32, 96)
 
 

@@ -40,7 +40,7 @@ class GPT(M.Module):
         self.norm, self.head = M.LayerNorm(WIDTH), M.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """``(batch, length)`` to logits, a row for each token."""
+        """Map ``(batch, length)`` to logits, a row for each token."""
         x = self.tokens(tokens) + self.places(F.arange(tokens.shape[1]).astype("int32"))
         for block in self.blocks:
             x = block(x)
@@ -48,7 +48,7 @@ class GPT(M.Module):
 
 
 def training(model: M.Module, **options: Any) -> Callable[[Tensor, Tensor], Tensor]:
-    """A step of Adam."""
+    """Return a step of Adam."""
     adam, manager = optimizer.Adam(model.parameters(), lr=1e-3), GradManager().attach(model.parameters())
 
     @trace(**options)
@@ -63,13 +63,13 @@ def training(model: M.Module, **options: Any) -> Callable[[Tensor, Tensor], Tens
 
 
 def tokens(batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """A batch for `GPT`."""
+    """Return a batch for `GPT`."""
     draw = np.random.default_rng(0).integers(0, VOCABULARY, (2, batch, length)).astype(np.int32)
     return mgb.tensor(draw[0]), mgb.tensor(draw[1])
 
 
 def rows(batch: int, _: int) -> tuple[Tensor, Tensor]:
-    """A batch for the perceptron."""
+    """Return a batch for the perceptron."""
     random = np.random.default_rng(0)
     labels = random.integers(0, 10, batch).astype(np.int32)
     return mgb.tensor(random.standard_normal((batch, 64), np.float32)), mgb.tensor(labels)
@@ -88,7 +88,7 @@ SIZES = ((16, 16), (20, 20), (17, 16), (23, 16), (33, 16), (16, 24), (16, 31), (
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MODELS)
 def test_new_shape(name: str, way: str, backend: str, benchmark: Any) -> None:
-    """Milliseconds of the first call with each shape, beyond what later calls with it take."""
+    """Measure milliseconds of the first call with each shape, beyond what later calls with it take."""
     make, batch = MODELS[name]
     step = training(make(), backend=backend, **WAYS[way])
     known = len(SIZES[:2])
@@ -105,7 +105,7 @@ def test_new_shape(name: str, way: str, backend: str, benchmark: Any) -> None:
 
 
 def _first_and_later(step: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> tuple[float, float]:
-    """Milliseconds of the first call with `arguments` and of the best of those that follow."""
+    """Measure milliseconds of the first call with `arguments` and of the best of those that follow."""
     first, *later = itertools.islice(_milliseconds(step, arguments), 6)
     return first, min(later)
 
@@ -119,7 +119,7 @@ def _milliseconds(step: Callable[..., Tensor], arguments: tuple[Tensor, ...]) ->
 
 @pytest.mark.parametrize("way", WAYS)
 def test_many_shapes(way: str, benchmark: Any, run: Run) -> None:
-    """Records, variants and objects after calls with 300 batch sizes."""
+    """Measure records, variants and objects after calls with 300 batch sizes."""
     make, batch = MODELS["MLP"]
     step = training(make(), **WAYS[way])
     most = 60 if run.quick else 300

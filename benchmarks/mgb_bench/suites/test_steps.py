@@ -42,7 +42,7 @@ def steps_of(workload: Workload, peer: Peer) -> dict[str, Step]:
 
 
 def made(workload: Workload, peers: Mapping[str, Peer]) -> tuple[dict[str, dict[str, Step]], dict[str, str]]:
-    """The steps of each peer; what went wrong for those that could not make theirs."""
+    """Return the steps of each peer; what went wrong for those that could not make theirs."""
     brought: dict[str, dict[str, Step]] = {}
     failed = {}
     for name, peer in peers.items():
@@ -54,12 +54,12 @@ def made(workload: Workload, peers: Mapping[str, Peer]) -> tuple[dict[str, dict[
 
 
 def curve(step: Step, count: int = 3) -> list[float]:
-    """The losses of the next `count` steps."""
+    """Return the losses of the next `count` steps."""
     return [float(step()) for _ in range(count)]
 
 
 def agreeing(steps: Mapping[str, Step]) -> tuple[dict[str, Step], dict[str, str]]:
-    """The steps whose losses are those of PyTorch, or else of mgb unoptimised; what is wrong with others."""
+    """Return the steps whose losses are those of PyTorch, or of mgb unoptimised; and errors of others."""
     curves, failed = {}, {}
     for name, step in steps.items():
         try:

@@ -74,7 +74,7 @@ CASES = _cases()
 
 
 def small(case: Case) -> Size:
-    """A size for tests."""
+    """Return a size for tests."""
     return 10 if "small" in case.name else 999
 
 

@@ -51,6 +51,6 @@ def cross_entropy(x: Any, labels: Any) -> Any:
 
 
 def _taken(tensor: Any) -> Any:
-    """The gradient, which the next call is not to be added to."""
+    """Return the gradient, which the next call is not to be added to."""
     gradient, tensor.grad = tensor.grad, None
     return gradient

@@ -11,7 +11,7 @@ LANES = 16
 
 
 def softmax(x: Array) -> Callable[[], Any]:
-    """Rows over the cores; the exponentials of a row stay in cache; a place per lane for sums and maxima."""
+    """Spread rows over the cores; the exponentials of a row stay in cache; sums and maxima have lanes."""
     import halide as hl
 
     columns = x.shape[1]

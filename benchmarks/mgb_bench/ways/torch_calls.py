@@ -40,7 +40,7 @@ def rms_norm(x: Any, weight: Any) -> Any:
 
 
 def batch_norm(peer: Any, arrays: Arrays) -> Callable[[], Any]:
-    """The call that goes forward and backward; `x` of shape (N, C, H * W)."""
+    """Return the call that goes forward and backward; `x` of shape (N, C, H * W)."""
     *values, dout = map(peer.put, arrays)
     leaves = [value.requires_grad_() for value in values]
     forward = peer.jit(lambda x, weight, bias: F.batch_norm(x, None, None, weight, bias, training=True))
@@ -53,7 +53,7 @@ def batch_norm(peer: Any, arrays: Arrays) -> Callable[[], Any]:
 
 
 def cross_entropy(peer: Any, arrays: Arrays) -> Callable[[], Any]:
-    """The call that goes forward and backward."""
+    """Return the call that goes forward and backward."""
     x, labels = map(peer.put, arrays)
     x, labels = x.requires_grad_(), labels.long()
     forward = peer.jit(F.cross_entropy)

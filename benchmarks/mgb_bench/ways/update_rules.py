@@ -21,7 +21,7 @@ STATES = {"SGD": 1, "Adam": 2, "AdamW": 2, "LAMB": 2}
 
 
 def pure(name: str, xp: Any) -> Callable[..., tuple[Any, ...]]:
-    """``rule(p, g, t, *states) -> (new p, *new states)`` in the array library `xp`; new arrays throughout."""
+    """Make ``rule(p, g, t, *states) -> (new p, *new states)`` in the array library `xp`, with new arrays."""
 
     def sgd(p: Any, g: Any, t: Any, velocity: Any) -> tuple[Any, ...]:
         velocity = MOMENTUM * velocity + g
@@ -37,7 +37,7 @@ def pure(name: str, xp: Any) -> Callable[..., tuple[Any, ...]]:
 
 
 def in_place(name: str) -> Callable[..., None]:
-    """``rule(p, g, t, room, *states)`` in NumPy: `room` is two arrays to work in."""
+    """Make ``rule(p, g, t, room, *states)`` in NumPy: `room` is two arrays to work in."""
 
     def sgd(p: Any, g: Any, t: int, room: Any, velocity: Any) -> None:
         np.multiply(velocity, np.float32(MOMENTUM), out=velocity)
@@ -70,7 +70,7 @@ def in_place(name: str) -> Callable[..., None]:
 
 
 def loop(name: str) -> Callable[..., None]:
-    """``rule(p, g, t, *states)`` as loops for Numba, over flat arrays."""
+    """Make ``rule(p, g, t, *states)`` as loops for Numba, over flat arrays."""
     from numba import prange
 
     lr, momentum, decay = (np.float32(v) for v in (LR, MOMENTUM, DECAY[name]))

@@ -20,13 +20,13 @@ SERIAL = 1 << 16
 
 
 def halves(values: Any) -> tuple[list[Any], list[Any]]:
-    """The parameters and the gradients."""
+    """Return the parameters and the gradients."""
     every = list(values)
     return every[: len(every) // 2], every[len(every) // 2 :]
 
 
 def truth(name: str, steps: int) -> Callable[..., Any]:
-    """The parameters after so many steps, in the dtype of the arrays, in NumPy."""
+    """Return the parameters after so many steps, in the dtype of the arrays, in NumPy."""
     rule = pure(name, np)
 
     def run(*arrays: Array) -> tuple[Array, ...]:
@@ -43,7 +43,7 @@ def truth(name: str, steps: int) -> Callable[..., Any]:
 
 
 def with_mgb(name: str) -> Stateful:
-    """`mgb.optimizer` in a traced step that takes the gradients."""
+    """Return `mgb.optimizer` in a traced step that takes the gradients."""
 
     def build(peer: Any, arrays: Arrays) -> Callable[[], Any]:
         import mgb
@@ -72,7 +72,7 @@ def with_mgb(name: str) -> Stateful:
 
 
 def with_numpy(name: str) -> Stateful:
-    """In place, with two arrays to work in."""
+    """Update in place, with two arrays to work in."""
 
     def build(peer: Any, arrays: Arrays) -> Callable[[], Any]:
         params, grads = halves(arrays)
@@ -95,7 +95,7 @@ def with_numpy(name: str) -> Stateful:
 
 
 def with_numba(name: str) -> Stateful:
-    """One loop for each tensor; over all cores where the tensor is large."""
+    """Run one loop for each tensor; over all cores where the tensor is large."""
 
     def build(peer: Any, arrays: Arrays) -> Callable[[], Any]:
         params, grads = halves(arrays)
@@ -124,7 +124,7 @@ def with_numba(name: str) -> Stateful:
 
 
 def with_jax(name: str) -> Stateful:
-    """One jitted function over all tensors, which donates the parameters and the states."""
+    """Run one jitted function over all tensors, which donates the parameters and the states."""
 
     def build(peer: Any, arrays: Arrays) -> Callable[[], Any]:
         import jax
@@ -154,7 +154,7 @@ def with_jax(name: str) -> Stateful:
 
 
 def with_torch(name: str, **form: bool) -> Stateful:
-    """`torch.optim` in the `form` given: ``fused=True`` or ``foreach=True``."""
+    """Return `torch.optim` in the `form` given: ``fused=True`` or ``foreach=True``."""
 
     def build(peer: Any, arrays: Arrays) -> Callable[[], Any]:
         import torch
@@ -176,7 +176,7 @@ def with_torch(name: str, **form: bool) -> Stateful:
 
 
 def lamb_with_torch() -> Stateful:
-    """PyTorch has no LAMB: its foreach functions, as its own optimizers use them."""
+    """Run LAMB, which PyTorch lacks, by its foreach functions, as its own optimizers use them."""
 
     def build(peer: Any, arrays: Arrays) -> Callable[[], Any]:
         import torch
@@ -210,7 +210,7 @@ def lamb_with_torch() -> Stateful:
 
 
 def ways(name: str) -> dict[str, Any]:
-    """By peer; PyTorch's compiler has none: its optimizers are already whole kernels."""
+    """Return the ways by peer; PyTorch's compiler has none: its optimizers are already whole kernels."""
     torch_ways = (
         {"torch": lamb_with_torch()}
         if name == "LAMB"

@@ -28,7 +28,7 @@ def one_output(case: Case) -> Iterator[Case]:
 
 
 def earlier_end(case: Case) -> Iterator[Case]:
-    """Another node as the only output: by halves, then the last few."""
+    """Yield cases with another node as the only output: by halves, then the last few."""
     nodes = case.graph.nodes[:-1]
     low, high = 0, len(nodes)
     for node in (*_halves(nodes, low, high), *reversed(nodes[-8:])):
@@ -57,7 +57,7 @@ def later_start(case: Case) -> Iterator[Case]:
 
 
 def _with_inputs(case: Case, nodes: Sequence[Node]) -> Case:
-    """As `case`, where `nodes` are not computed but given, as far as others read them."""
+    """Return `case`, where `nodes` are not computed but given, as far as others read them."""
     kept = {n for n in case.graph.nodes if n not in nodes}
     read = {i for n in kept for i in n.inputs} & set(nodes)
     ends = {n for n in case.graph.outputs if n in nodes}
@@ -153,7 +153,7 @@ def shorter(case: Case) -> Iterator[Case]:
 
 
 def _cut(array: Array, old: int, new: int) -> Array:
-    """`array` with the first `new` of each axis of length `old`; its axes lie as they lay."""
+    """Return `array` with the first `new` of each axis of length `old`; its axes lie as they lay."""
     return array[tuple(slice(new if d == old else d) for d in array.shape)].copy(order="K")
 
 
@@ -167,7 +167,7 @@ def _renamed(params: Mapping[str, Any], old: int, new: int) -> dict[str, Any]:
 
 
 def in_dtype(case: Case, old: np.dtype[Any], new: np.dtype[Any]) -> Case | None:
-    """The case with `new` wherever `old` is; None where it is nowhere, or ops refuse."""
+    """Return the case with `new` wherever `old` is; None where it is nowhere, or ops reject it."""
     if all(n.spec.dtype != old for n in (*case.graph.inputs, *case.graph.nodes)):
         return None
     return remade(
@@ -178,7 +178,7 @@ def in_dtype(case: Case, old: np.dtype[Any], new: np.dtype[Any]) -> Case | None:
 
 
 def usual_dtypes(case: Case) -> Iterator[Case]:
-    """float32 for other floats, int32 for other integers."""
+    """Yield float32 for other floats, int32 for other integers."""
     for old in dtypes.DTYPES[1:]:
         new = dtypes.float32 if old in dtypes.FLOATS else dtypes.int32
         with np.errstate(all="ignore"):  # left before another generator may enter it
@@ -209,7 +209,7 @@ def plain_values(case: Case) -> Iterator[Case]:
 
 
 def plain_arrays(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
-    """Arrays that are short to write."""
+    """Yield arrays that are short to write."""
     count = int(np.prod(shape))
     yield np.ones(shape, dtype)
     if dtype != dtypes.bool_:
@@ -218,7 +218,7 @@ def plain_arrays(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array
 
 
 def _like(values: Array, array: Array) -> Array:
-    """`values`, lying as `array` does."""
+    """Return `values`, lying as `array` does."""
     out = np.empty_like(array)
     out[...] = values
     return out

@@ -106,7 +106,7 @@ def reduce_call(
     1
     """
     if output.exists():
-        raise ArgumentError(f"{output} is there, and nothing is overwritten: give --output another name")
+        raise ArgumentError(f"{output} exists already and is not overwritten: give --output another name")
     cases, options = recorded(function, inputs)
     options = with_backend(options, backend.lower())
     with Worker(options, script, seconds) as worker:

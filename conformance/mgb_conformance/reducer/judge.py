@@ -111,5 +111,5 @@ def _apart(a: Array, right: Array) -> Array:
 
 
 def with_backend(options: Options, backend: str) -> Options:
-    """`options`, for another backend and without measurements."""
+    """Return `options`, for another backend and without measurements."""
     return replace(options, backend=backend, profiling=False, launch_graph=None)

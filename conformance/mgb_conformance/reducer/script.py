@@ -144,5 +144,5 @@ def _text(array: Array) -> str | None:
 
 
 def _bytes(array: Array) -> Array:
-    """As files of NumPy's have every dtype, bfloat16 too."""
+    """Return bytes of a NumPy file, which has every dtype, bfloat16 too."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -23,7 +23,7 @@ _START = 120.0
 
 
 def _serve(connection: Any, script: str | None) -> None:
-    """The other process: paths of cases come, verdicts go."""
+    """Serve in the other process: paths of cases come, verdicts go."""
     with suppress(EOFError, OSError, KeyboardInterrupt):
         if script is not None:
             load_file(Path(script))

@@ -88,7 +88,7 @@ class Device:
         state.device = self._before.pop()
 
     def synchronize(self) -> None:
-        """Nothing is ever under way here."""
+        """Do nothing: no work is ever in flight here."""
 
     @property
     def compute_capability(self) -> str:
@@ -119,7 +119,7 @@ class Stream:
         self._before.pop().use()
 
     def synchronize(self) -> None:
-        """Nothing is ever under way here."""
+        """Do nothing: no work is ever in flight here."""
 
     def wait_event(self, event: Event) -> None:
         """Make later work wait for `event`."""
@@ -169,7 +169,7 @@ class MemoryPool:
     """The methods of CuPy's pool that mgb calls."""
 
     def free_all_blocks(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is cached."""
 
     def used_bytes(self) -> int:
         return 0
@@ -202,5 +202,5 @@ NAMES: dict[str, Any] = {
 
 
 def default_pool() -> MemoryPool:
-    """``cupy.get_default_memory_pool``."""
+    """Return ``cupy.get_default_memory_pool``'s stand-in."""
     return _pool

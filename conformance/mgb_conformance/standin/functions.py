@@ -62,7 +62,7 @@ class ufunc:
         return target
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
-        """As NumPy's, for the sum alone."""
+        """Add at indices like ``np.add.at``; other functions are not supported."""
         if self.name != "add":
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         on_device(a).scatter_add(indices, b)

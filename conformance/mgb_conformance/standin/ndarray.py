@@ -193,7 +193,7 @@ class ndarray:
 
 
 def wrap(host: Any, ordinal: int | None = None) -> Any:
-    """An array of the stand-in around an array or number of NumPy's; the same for sequences of them."""
+    """Return an array of the stand-in around NumPy's array or number; the same for sequences of them."""
     if isinstance(host, np.generic):
         host = np.asarray(host)
     if isinstance(host, np.ndarray):
@@ -221,7 +221,7 @@ def unwrap(value: Any) -> Any:
 
 
 def on_device(array: ndarray) -> ndarray:
-    """`array`, if it lies on the current device."""
+    """Return `array`, if it lies on the current device."""
     if array._ordinal != cuda.state.device:
         raise ValueError(
             "Array device must be same as the current device: "
@@ -231,7 +231,7 @@ def on_device(array: ndarray) -> ndarray:
 
 
 def _key(key: Any, shape: tuple[int, ...]) -> Any:
-    """`key` for the host; integers in arrays wrap around where they are out of range."""
+    """Return `key` for the host; integers in arrays wrap around where they are out of range."""
     if isinstance(key, tuple):
         axis, found = 0, []
         for k in key:

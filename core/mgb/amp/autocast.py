@@ -65,7 +65,7 @@ class autocast(ContextDecorator):
         AUTOCAST.reset(self._tokens.pop())
 
     def _recreate_cm(self) -> autocast:
-        """A decorated function has one for each call: it may be called by several threads."""
+        """Return one copy for each call of a decorated function, which several threads may call."""
         return autocast(self.enabled, self.low_prec_dtype, self.high_prec_dtype)
 
     def __repr__(self) -> str:
@@ -79,5 +79,5 @@ def _one_of(option: str, given: Any, known: Any) -> str:
     dtype = dtypes.as_dtype(given)
     if dtype not in known:
         names = " or ".join(d.name for d in known)
-        raise ValueError(f"autocast: {option}={dtype.name} is not {names}")
+        raise ValueError(f"autocast: {option}={dtype.name} is not supported: give {names}")
     return dtype.name

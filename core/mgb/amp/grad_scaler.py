@@ -69,10 +69,13 @@ class GradScaler(Holder):
         growth_interval: int = 2000,
     ) -> None:
         if not init_scale > 0.0:
-            raise ValueError(f"GradScaler: init_scale = {init_scale} is not above 0")
+            raise ValueError(f"GradScaler: init_scale must be above 0, got {init_scale}")
         if growth_factor < 1.0 or not 0.0 < backoff_factor < 1.0:
             given = f"growth_factor = {growth_factor}, backoff_factor = {backoff_factor}"
-            raise ValueError(f"GradScaler: {given}: the first is at least 1, the other between 0 and 1")
+            raise ValueError(
+                "GradScaler: growth_factor must be at least 1 and backoff_factor between 0 and 1, got "
+                f"{given}"
+            )
         self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
         self.growth_interval = growth_interval
         self.scale_factor = Tensor(init_scale, dtype="float32")
@@ -88,7 +91,7 @@ class GradScaler(Holder):
         unscale_grad: bool = True,
         update_scale: bool | str = "if_unscale_grad",
     ) -> None:
-        """``gm.backward`` of the scaled `y`, then `unscale` the gradients and `update` the scale.
+        """Call ``gm.backward`` on the scaled `y`, then `unscale` the gradients and `update` the scale.
 
         Parameters
         ----------

@@ -34,14 +34,14 @@ class Ending:
         self._ends.append(function)
 
     def take(self, attached: Attached, grad: Tensor) -> None:
-        """A gradient as the callbacks leave it."""
+        """Add a gradient as the callbacks leave it, now or at the end."""
         if self._ends:
             self._waiting.append((attached, grad))
         else:
             attached.add(grad)
 
     def finish(self) -> None:
-        """The end."""
+        """Run what was left for the end."""
         for function in self._ends:
             function()
         for attached, grad in self._waiting:
@@ -92,7 +92,7 @@ class Attached:
 
 
 def backward_to_its_end(tape: Tape, ys: Sequence[Tensor], dys: Sequence[Tensor]) -> None:
-    """`Tape.backward`, and what callbacks have left for the end."""
+    """Run `Tape.backward`, then what callbacks left for the end."""
     ending = Ending()
     outer = _ending.set(ending)
     try:

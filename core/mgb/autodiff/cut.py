@@ -119,7 +119,7 @@ class Network:
         return len(self._edges) - 1
 
     def edge(self, tail: int, head: int, capacity: int) -> None:
-        """An edge from `tail` to `head`."""
+        """Add an edge from `tail` to `head`."""
         for start, end, room in ((tail, head, capacity), (head, tail, 0)):
             self._edges[start].append(len(self._heads))
             self._heads.append(end)

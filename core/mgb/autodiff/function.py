@@ -57,7 +57,10 @@ class Function(ABC):
     def __call__(self, *inputs: Tensor) -> Any:
         for tensor in inputs:
             if not isinstance(tensor, Tensor):
-                raise TypeError(f"op Function expect type Tensor as inputs, got {type(tensor).__name__}")
+                raise TypeError(
+                    f"op Function expect type Tensor as inputs, got {type(tensor).__name__}: convert it with "
+                    "mgb.tensor"
+                )
         if self.precision and AUTOCAST.get() is not None:
             return exactly(self, *autocasted(self.precision, inputs))
         tapes = recording_tapes(inputs)
@@ -190,7 +193,7 @@ class Output:
 
 
 def _replaced(value: Any, snapshots: dict[int, Tensor]) -> Any:
-    """`value` with each tensor that has a snapshot replaced by it, inside lists and tuples too."""
+    """Return `value` with each tensor that has a snapshot replaced by it, inside lists and tuples too."""
     if isinstance(value, Tensor):
         return snapshots.get(id(value), value)
     if type(value) in (list, tuple):

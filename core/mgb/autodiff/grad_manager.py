@@ -44,7 +44,7 @@ class _Recorder(ABC):
 
     @abstractmethod
     def _opened_by(self, frame: FrameType) -> None:
-        """Called when code in `frame` has opened it, maybe by a ``with``."""
+        """Note that code in `frame` opened it, maybe by a ``with``."""
 
     def __enter__(self) -> Self:
         recorded = self._records()
@@ -144,7 +144,7 @@ class GradManager(_Recorder, Holder):
                 yield f"callbacks.{place}.{number}", callback
 
     def __decides__(self) -> Iterator[Any]:
-        """Nothing but its revision, which tells of every tensor that is attached."""
+        """Yield only its revision, which changes with every tensor that is attached."""
         return iter(())
 
     def record(self) -> None:
@@ -236,13 +236,13 @@ class GradManager(_Recorder, Holder):
             raise
 
     def _tell(self) -> None:
-        """A trace is told that what it does follows from the tensors that are attached."""
+        """Tell a trace that what it does depends on the tensors that are attached."""
         session = ACTIVE.get()
         if session is not None:
             session.entered(self)
 
     def _forgetting(self) -> Callable[[weakref.KeyedRef[int, Tensor]], object]:
-        """Forgets a tensor that is gone; it does not hold the manager, which holds it."""
+        """Return a callback that forgets a collected tensor; it does not hold the manager, which holds it."""
         manager = weakref.ref(self)
 
         def forget(reference: weakref.KeyedRef[int, Tensor]) -> None:

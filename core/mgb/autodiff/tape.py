@@ -168,7 +168,7 @@ class Tape:
     def pull(
         self, ys: Sequence[Tensor], dys: Sequence[Tensor], ends: Collection[Any], keep: bool = False
     ) -> dict[Any, Tensor]:
-        """As `backward`, but go no further than the nodes `ends`; return the gradients that arrive there.
+        """Run `backward` up to the nodes `ends`; return the gradients that arrive there.
 
         With `keep` the tape is not used up.
         """
@@ -300,9 +300,11 @@ _keeps: dict[tuple[Op, int], tuple[bool, ...]] = {}
 
 
 def _kept_values(op: Op, arity: int) -> tuple[bool, ...]:
-    """For each of `arity` inputs, then for the output: whether the rule of `op` reads its value."""
+    """Return for each of `arity` inputs, then for the output, whether the rule of `op` reads its value."""
     if op.grad is None:
-        raise NoGradientError(f"{op.name} has no gradient and no body: declare it with differentiable=False")
+        raise NoGradientError(
+            f"op {op.name!r} has neither a gradient nor a body: declare it with differentiable=False"
+        )
     parameters = list(inspect.signature(op.grad).parameters.values())[1:]
     output, *rest = (not p.name.startswith("_") for p in parameters)
     kinds = [p.kind for p in parameters[1:]]
@@ -310,5 +312,7 @@ def _kept_values(op: Op, arity: int) -> tuple[bool, ...]:
         place = kinds.index(inspect.Parameter.VAR_POSITIONAL)
         rest = [*rest[:place], *[rest[place]] * (arity - place)]
     if len(rest) < arity:
-        raise NoGradientError(f"the gradient of {op.name} takes {len(rest)} inputs, and the op {arity}")
+        raise NoGradientError(
+            f"the gradient of op {op.name!r} takes {len(rest)} inputs, but the op has {arity}"
+        )
     return (*rest[:arity], output)

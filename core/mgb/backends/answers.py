@@ -38,7 +38,7 @@ def check_kernel(
     ends: tuple[int, int],
     replaces: Collection[tuple[int, int]] | None = None,
 ) -> Kernel:
-    """`kernel`, if the core can work with it.
+    """Return `kernel`, if the core can work with it.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _check(given: Any, kinds: Any, what: str) -> None:
             Callable: "a function",
         }
         wanted = " or ".join(names.get(kind, kind.__name__) for kind in allowed)
-        raise BackendContractError(f"{what} {reprlib.repr(given)}, where it has to be {wanted}")
+        raise BackendContractError(f"{what} {reprlib.repr(given)}, expected {wanted}")
 
 
 def _check_pairs(pairs: Any, what: str, counts: tuple[int, int]) -> None:
@@ -98,5 +98,5 @@ def _check_pairs(pairs: Any, what: str, counts: tuple[int, int]) -> None:
         numbers = isinstance(pair, tuple) and len(pair) == 2 and all(type(n) is int for n in pair)
         if not numbers or not all(0 <= n < count for n, count in zip(pair, counts, strict=True)):
             raise BackendContractError(
-                f"{what} has {pair!r}, no pair of places among {counts[0]} and {counts[1]}"
+                f"{what} has {pair!r}, expected pairs of indices below {counts[0]} and {counts[1]}"
             )

@@ -181,14 +181,14 @@ class Backend(ABC):
         """
 
     def compile_over(self, graph: Graph, replaces: Sequence[tuple[int, int]]) -> Kernel:
-        """As `compile`, for a graph some of whose outputs replace an input: see `Kernel.replaces`.
+        """Compile like `compile`, but a graph some of whose outputs replace an input: see `Kernel.replaces`.
 
         Asked of backends with the trait `hands_over`, which may do without it.
         """
         return self.compile(graph)
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """One kernel that does what `kernels` do, so that many small ones cost one call; None: call each.
+        """Return one kernel that does what `kernels` do, so that small ones cost one call; None: call each.
 
         The kernels are independent of each other, write disjoint memory, and may be the same object several
         times. Some may write in place, as `Kernel.run` allows; none reads what another one writes.
@@ -253,7 +253,7 @@ class Backend(ABC):
         return None
 
     def version(self) -> str:
-        """Of the backend and its toolchain: part of the key of the on-disk cache."""
+        """Return the version of the backend and its toolchain: part of the key of the on-disk cache."""
         return "0"
 
     def save(self, kernel: Kernel) -> bytes | None:

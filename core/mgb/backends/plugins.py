@@ -97,7 +97,7 @@ class Hooks:
 
     @hookspec
     def mgb_compiled(self, backend: Backend, graph: Graph, kernel: Kernel, seconds: float) -> None:
-        """Told of each compilation, for dumps, profilers and benchmarks."""
+        """Observe each compilation, for dumps, profilers and benchmarks."""
 
 
 class _Builtin:
@@ -183,7 +183,7 @@ def _problem(backend: Backend) -> str:
 
 
 def import_backend(name: str) -> Backend:
-    """As `load_backend`, without asking whether it can run on this machine: for its traits.
+    """Import a backend for its traits, without checking whether it can run on this machine.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def _imported(name: str) -> Backend:
 
 
 def known_ops() -> Mapping[str, Op]:
-    """Every op by its name, those of plugins too; a package of ops that is broken is logged and left out.
+    """Return every op by its name, those of plugins too; a broken package of ops is logged and left out.
 
     Raises
     ------

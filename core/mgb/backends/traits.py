@@ -224,13 +224,13 @@ def _check_together(traits: Traits) -> None:
     halves = sorted({d.name for d in dtypes.HALVES} & traits.dtypes)
     if halves and "float32" not in traits.dtypes:
         raise BackendContractError(
-            f"Traits.dtypes has {halves[0]!r} and no 'float32', in which it is computed"
+            f"Traits.dtypes has {halves[0]!r} but not 'float32', in which it is computed: add it"
         )
     if traits.products and not (Kind.CONTRACT in traits.kinds and "matmul" in traits.vocabulary):
         raise BackendContractError("Traits.products needs Kind.CONTRACT in kinds and 'matmul' in vocabulary")
     if not traits.products <= traits.dtypes:
         lacking = sorted(traits.products - traits.dtypes)[0]
-        raise BackendContractError(f"Traits.products has {lacking!r}, which Traits.dtypes has not")
+        raise BackendContractError(f"Traits.products has {lacking!r}, which is not in Traits.dtypes")
 
 
 def _check_set(traits: Traits, name: str, kind: type, known: Collection[str] | None = None) -> None:

@@ -14,7 +14,7 @@ from ..tensor.tracing import graph_of
 
 @cache
 def narrowing(dtype: np.dtype[Any]) -> Graph:
-    """The cast of a float32 to a narrow float: a graph from the number to its bits.
+    """Return the cast of a float32 to a narrow float: a graph from the number to its bits.
 
     A backend folds it by its own words where a value of such a dtype is stored or rounded. The ops are of
     those that every backend prints: bits and shifts, sums, comparisons, `where`, `cast` and `bitcast`.
@@ -31,7 +31,7 @@ def narrowing(dtype: np.dtype[Any]) -> Graph:
 
 @cache
 def widening(dtype: np.dtype[Any]) -> Graph:
-    """The cast of a narrow float to float32: a graph from the bits to the number.
+    """Return the cast of a narrow float to float32: a graph from the bits to the number.
 
     Examples
     --------

@@ -105,7 +105,7 @@ def domain(graph: Graph) -> Shape:
 
 
 def spans(graph: Graph) -> Mapping[Node, Span]:
-    """For each value, the domain axes where its length is not 1: along these it varies; a table has none.
+    """Map each value to the domain axes where its length is not 1: it varies along these. A table has none.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def varying(shape: Shape, ndim: int) -> Span:
 
 
 def aligned(shape: Shape, ndim: int) -> Shape:
-    """`shape` with as many leading axes of length 1 as make `ndim` axes.
+    """Return `shape` with as many leading axes of length 1 as make `ndim` axes.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def _folds(node: Node, span: Mapping[Node, Span], ndim: int) -> tuple[int, ...]:
 
 
 def structure_key(graph: Graph) -> str:
-    """Equal for graphs that one kernel of `Specialize.NDIM` serves.
+    """Return a key that is equal for graphs which one kernel of `Specialize.NDIM` serves.
 
     It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which
     axes have length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a
@@ -214,7 +214,7 @@ def structure_key(graph: Graph) -> str:
 
 
 def _untold(graph: Graph) -> list[tuple[int, int]]:
-    """(axis, length) of the domain axes along which no array varies that a kernel is given."""
+    """Return (axis, length) of the domain axes along which no array varies that a kernel is given."""
     if any(n.op.kind is Kind.CONTRACT for n in graph.nodes):
         return [] if _is_around_product(graph) else _every_size(graph)
     try:

@@ -16,7 +16,7 @@ from .text import Spelling, Table, expression
 
 @cache
 def guard(op: Op, dtype: np.dtype[Any]) -> Graph:
-    """An op that has a `guard`, as a graph from its operands: the op itself stands in it for the instruction.
+    """Return an op that has a `guard`, as a graph from its operands; the op itself is the instruction in it.
 
     A backend folds it by its own words, and prints the op inside as its plain instruction.
 

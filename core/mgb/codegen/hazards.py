@@ -10,7 +10,7 @@ from .schedule import Schedule
 
 
 def hazards(graph: Graph, schedule: Schedule) -> tuple[tuple[int, int], ...]:
-    """(input, output) pairs that must not be the same memory.
+    """Return (input, output) pairs that must not be the same memory.
 
     An element of an input may be overwritten by the output that was computed from it. It may not be when the
     output is computed from other elements or without it, is written by several threads, or is written before

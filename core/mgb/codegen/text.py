@@ -116,7 +116,7 @@ def c_literal(node: Node) -> str:
 
 
 def c_number(value: Any, dtype: np.dtype[Any]) -> str:
-    """As `c_literal`, of a number in `dtype`.
+    """Return `c_literal` of a number in `dtype`.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def _c_float(value: float, suffix: str) -> str:
 
 
 def offset(index: str, shape: Sequence[int], strides: Sequence[int], divide: str = "/") -> str:
-    """Text of an operand's offset at row-major place `index` of a loop nest of known `shape`.
+    """Return the offset of an operand at row-major index `index` of a loop nest of known `shape`.
 
     >>> offset("i", (2, 3, 4), (4, 0, 1))
     'i / 12 * 4 + i % 4'

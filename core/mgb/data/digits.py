@@ -16,7 +16,7 @@ _SPLIT_SEED = 0
 
 
 def load_digits() -> tuple[Array, Array, Array, Array]:
-    """1,797 images of handwritten digits, 8 by 8 pixels, split in a way that never changes.
+    """Return 1,797 images of handwritten digits, 8 by 8 pixels, split in a way that never changes.
 
     Returns
     -------

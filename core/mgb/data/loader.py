@@ -48,7 +48,7 @@ _task: _Task | None = None
 
 
 def _begin(task: _Task) -> None:
-    """An interrupt is for the loop: it ends its workers."""
+    """Begin a task in a worker, which ignores interrupts: they are for the loop, which ends its workers."""
     global _task
     _task = task
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -186,7 +186,7 @@ class DataLoader:
 
 
 def collate(samples: list[Any]) -> Any:
-    """Samples as one batch, part by part: arrays, Tensors and numbers are stacked, texts stay a list.
+    """Stack samples into one batch: arrays, Tensors and numbers are stacked, strings stay a list.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ __tracing__ = {"*": "impure"}
 
 
 def save(obj: Any, f: str | os.PathLike[str]) -> None:
-    """`mgb.save` by rank 0; all ranks call it, and go on when the file is there.
+    """Save by rank 0, like `mgb.save`; all ranks call it, and go on when the file is there.
 
     The file is written when all ranks have come here, so all exchanges before it have ended well on each.
     It is replaced in one go: whatever ends the job, there is the old one or the new one, whole.
@@ -54,7 +54,7 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
 
 
 def load(f: str | os.PathLike[str], map_location: Any = None) -> Any:
-    """`mgb.load` of a file that rank 0 reads for all: only its machine needs to have it.
+    """Load a file that rank 0 reads for all, like `mgb.load`: only its machine needs to have it.
 
     Parameters
     ----------

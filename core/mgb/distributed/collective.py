@@ -49,7 +49,7 @@ def begun(what: Collective, source: Any, target: Any, group: str, about: str) ->
 
 
 def taken(x: Any, about: str) -> Any:
-    """`x`, if it is an array that the communicator takes."""
+    """Return `x`, if it is an array that the communicator takes."""
     on_cpu, devices = isinstance(x, np.ndarray | np.generic), world().communicator.devices
     if ("cpu" if on_cpu else "gpu") not in devices:
         which, other = ("CPU", "cpu0") if "cpu" in devices else ("GPU", "gpu0")
@@ -70,7 +70,7 @@ def _is_root(what: Collective, group: str) -> bool:
 
 
 def _ordered_bits(x: Any, nan: int) -> Any:
-    """Integers in the order of floats; `nan` for each NaN."""
+    """Return integers in the order of floats; `nan` for each NaN."""
     whole = np.dtype(f"int{8 * x.dtype.itemsize}")
     bits = np.atleast_1d(x).view(whole).reshape(x.shape)
     return np.where(np.isnan(x), nan, np.where(bits < 0, bits ^ np.iinfo(whole).max, bits)).astype(whole)
@@ -197,7 +197,7 @@ def _turned(x: Spec, *before: Spec, group: str, size: int, axes: tuple[int, int]
 
 def _axis_of(x: Spec, axis: int, size: int = 1) -> None:
     if not 0 <= axis < x.ndim:
-        raise ShapeError(f"a collective along axis {axis} of shape {x.shape}")
+        raise ShapeError(f"axis {axis} is out of range for a collective of shape {x.shape}")
     if x.shape[axis] % size:
         raise ShapeError(f"axis {axis} of shape {x.shape} is not divisible by {size} ranks")
 
@@ -205,7 +205,10 @@ def _axis_of(x: Spec, axis: int, size: int = 1) -> None:
 def _joined(x: Spec, *more: Spec, group: str, number: int) -> Spec:
     xs = (x, *more)[:number]
     if any(other.dtype != x.dtype for other in xs):
-        raise ConversionError(f"a packed collective of {', '.join(other.dtype.name for other in xs)}")
+        raise ConversionError(
+            "a packed collective needs arrays of one dtype, got "
+            f"{', '.join(other.dtype.name for other in xs)}"
+        )
     return Spec((sum(other.size for other in xs),), x.dtype)
 
 
@@ -224,7 +227,7 @@ def _op(
 
 
 def _over_mesh(name: str, infer: Any, grad: Any, meaning: str, common: bool = False) -> Callable[..., Tensor]:
-    """The same between the devices of a mesh: one program orders it, so that it need not be `ordered`."""
+    """Reduce between the devices of a mesh: one program orders it, so that it need not be `ordered`."""
 
     def cut_out(*_xs: Any, group: str, **_params: Any) -> Any:
         raise MeshError(
@@ -242,7 +245,7 @@ def _all_reduce(name: str, infer: Any, reduce: str, grad: Any, meaning: str) -> 
 
 
 def _extreme(g: Tensor, y: Tensor, x: Tensor, group: str) -> tuple[Tensor]:
-    """The gradient goes to every element that is the extreme one."""
+    """Give the gradient to every element that is the extreme one."""
     return (mul(all_reduce_sum(g, group=group), cast(eq(x, y), dtype=g.dtype)),)
 
 
@@ -267,7 +270,7 @@ def _from_root(g: Tensor, _y: Any, _x: Any, group: str) -> tuple[Tensor]:
 
 
 def _by(inverse: Callable[[], Callable[..., Tensor]]) -> Callable[..., tuple[Tensor]]:
-    """The gradient is another collective along the same axis."""
+    """Return the gradient: another collective along the same axis."""
     return lambda g, _y, _x, **params: (inverse()(g, **params),)
 
 

@@ -68,5 +68,5 @@ class Exchange:
         return not self.word or all(bytes(w) == self.word for w in self.words)
 
     def start(self) -> None:
-        """They have: it begins."""
+        """Begin the exchange."""
         self.is_agreed, self.ticket = True, self.line.channel.start(self.what, *self.arrays)

@@ -84,7 +84,7 @@ def reduce_scatter_sum(inp: Tensor, group: Ranks = WORLD, device: str | None = N
 
 
 def gather(inp: Tensor, group: Ranks = WORLD, device: str | None = None, axis: int = 0) -> Tensor:
-    """As `all_gather`, on the root; zeros elsewhere, where a gradient enters by them."""
+    """Gather like `all_gather`, on the root only; zeros elsewhere, where gradients enter by them."""
     return _along(collective.gather, inp, group, device, axis)
 
 
@@ -103,7 +103,7 @@ def all_to_all(
     split_axis: int = 0,
     concat_axis: int = 0,
 ) -> Tensor:
-    """Part k along `split_axis` goes to rank k; what comes stands behind each other along `concat_axis`."""
+    """Send part k along `split_axis` to rank k; concatenate what arrives along `concat_axis`."""
     found = as_group(group)
     axes = tuple(normalize_axis("all_to_all", axis, inp.ndim)[0] for axis in (split_axis, concat_axis))
     return _on(device, collective.all_to_all(inp, group=found.key, size=found.size, axes=axes))
@@ -112,7 +112,9 @@ def all_to_all(
 def _check_messages() -> None:
     as_group(None)
     if mesh_size():
-        raise ArgumentError("the devices of a mesh run one program: none sends alone; take all_to_all")
+        raise ArgumentError(
+            "the devices of a mesh run one program and cannot send one by one: use all_to_all"
+        )
 
 
 def remote_send(inp: Tensor, dest_rank: int) -> Tensor:
@@ -149,14 +151,16 @@ def remote_recv(
     Raises
     ------
     ArgumentError
-        A trace has to know what comes.
+        A trace needs the type of the result.
     CollectiveMismatchError
         Something else comes.
     """
     _check_messages()
     if inp is None and shape is None:
         if ACTIVE.get() is not None:
-            raise ArgumentError("remote_recv: a trace has to know what comes: give inp, or shape and dtype")
+            raise ArgumentError(
+                "remote_recv: a trace needs the type of the result: give inp, or shape and dtype"
+            )
         dtype, _, lengths = message.what_comes(src_rank).partition("[")
         like = zeros(tuple(int(n) for n in lengths.strip("]").split(",") if n), dtype)
         return _on(device, message.remote_recv(like, peer=src_rank, told=True))

@@ -46,7 +46,10 @@ class Group:
         if self._ranks:
             size, rank = world().size, world().rank
             if any(not 0 <= r < size for r in self._ranks) or len(set(self._ranks)) < len(self._ranks):
-                raise ArgumentError(f"a group of ranks {list(self._ranks)} in a job of {size}")
+                raise ArgumentError(
+                    f"a group of ranks {list(self._ranks)} needs different ranks of a job of {size} (valid: "
+                    f"0..{size - 1})"
+                )
             if rank not in self._ranks:
                 raise ArgumentError(
                     f"rank {rank} makes a group of ranks {list(self._ranks)}, which it is not in"

@@ -40,7 +40,7 @@ def group_barrier(group: Group = WORLD) -> None:
 
 
 def synchronized(func: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: all ranks wait for each other at the end of the function.
+    """Decorate a function so that all ranks wait for each other at its end.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
 
 
 def shard(*arrays: Any, group: Group = WORLD) -> Any:
-    """The rows of this rank of a batch that all ranks have: equal parts along axis 0, in the order of ranks.
+    """Return this rank's rows of a batch that all ranks have: equal parts along axis 0, by rank.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def shard(*arrays: Any, group: Group = WORLD) -> Any:
 
 
 def get_offsets(shapes: Iterable[Sequence[int]]) -> list[int]:
-    """Where arrays of these shapes begin and end behind each other: ``[begin0, end0, begin1, end1, ...]``.
+    """Return where arrays of these shapes begin and end in one buffer: ``[begin0, end0, begin1, end1, ...]``.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def get_offsets(shapes: Iterable[Sequence[int]]) -> list[int]:
 
 
 def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequence[int]) -> Tensor:
-    """Tensors of one dtype as one of one axis.
+    """Concatenate tensors of one dtype into one vector.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class AllreduceCallback(Holder):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In the ``with``, gradients stay this rank's and add up; the next `backward` exchanges their sum.
+        """Keep gradients on this rank, where they add up; the next `backward` exchanges their sum.
 
         Raises
         ------

@@ -57,7 +57,7 @@ def _announce(kind: str, x: Any, peer: int) -> None:
     theirs = what_comes(peer, mine)
     if theirs != mine:
         where = place_of_user()
-        raise CollectiveMismatchError(f"rank {peer} sends {theirs} where {mine} is wanted at {where}")
+        raise CollectiveMismatchError(f"rank {peer} sends {theirs}, but this rank expects {mine} at {where}")
 
 
 def _received_back(_g: Tensor, _y: Any, x: Tensor, peer: int) -> tuple[Tensor]:

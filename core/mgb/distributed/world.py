@@ -78,7 +78,7 @@ class World:
     checks: bool = True
 
     def line(self, key: str) -> Line:
-        """That of a group, made when its ranks first use it."""
+        """Return the line of a group, made when its ranks first use it."""
         if key not in self.lines:
             ranks = tuple(map(int, key.split(",")))
             if self.rank not in ranks:
@@ -128,7 +128,7 @@ class World:
         self._go_on()
 
     def exchange(self, key: str, what: Collective, source: Any, target: Any, about: str, said: str) -> None:
-        """`begin` and `finish`."""
+        """Run `begin` and `finish`."""
         self.finish(self.begin(key, what, source, target, about, said))
 
     def test(self, exchange: Exchange) -> bool:
@@ -199,7 +199,7 @@ class World:
     def wait(
         self, test: Callable[[], bool], ranks: tuple[int, ...], place: tuple[str, int] | None = None
     ) -> None:
-        """Until `test` holds, or the limit is over; it is short when one of `ranks` will not come.
+        """Wait until `test` holds, or the time limit is over; the limit is short if one of `ranks` has left.
 
         A core that another rank may need is free while this one sleeps: with more ranks than cores that
         is three times faster than testing all the time, and with a core for each it costs nothing. While
@@ -282,7 +282,7 @@ class World:
     # the end
 
     def failed(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        """An exception ends this rank: the others hear of it, and have a moment to say so; then all end."""
+        """End this rank after an exception: the others hear of it and may report it; then all end."""
         _hook(kind, error, trace)
         sys.stderr.flush()
         while trace is not None and trace.tb_next is not None:
@@ -293,7 +293,7 @@ class World:
         self.communicator.abort(_AGAIN if issubclass(kind, CollectiveTimeoutError) else 1)
 
     def leave(self) -> None:
-        """The program of this rank is over: let nobody wait for it, and wait for the others."""
+        """End the program of this rank: nobody waits for it, and it waits for the others."""
         counts = {key: line.count for key, line in self.lines.items()}
         self.tell(
             "left", json.dumps([counts, f"has ended its program; its last exchange was {self.at[:1000]}"])
@@ -334,7 +334,7 @@ def world() -> World:
 
 
 def joined() -> World | None:
-    """As `world`; None: this process is in no job."""
+    """Return `world`, or None if this process is not in a job."""
     return _world
 
 

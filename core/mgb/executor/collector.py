@@ -39,7 +39,7 @@ def resting() -> Iterator[None]:
 
 
 def _end(before: int) -> None:
-    """So many calls of this thread still want it to rest."""
+    """Restore how many calls of this thread hold the collector; enable it after the last one."""
     with _lock:
         if before:
             _resting[threading.get_ident()] = before
@@ -50,7 +50,7 @@ def _end(before: int) -> None:
 
 
 def _after_fork() -> None:
-    """No other thread is left to say that it may work again."""
+    """Resume the collector in a child, where no other thread is left to do it."""
     mine = _resting.get(threading.get_ident(), 0)
     if _resting:
         _resting.clear()

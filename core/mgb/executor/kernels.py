@@ -73,7 +73,7 @@ _counted: ContextVar[Counted | None] = ContextVar("mgb_counted_kernels", default
 
 
 def stats() -> Stats:
-    """The counts so far."""
+    """Return the counts so far."""
     return _stats
 
 

@@ -68,7 +68,7 @@ class _Loop:
 
     @classmethod
     def of(cls, graph: Graph) -> _Loop:
-        """From the graph of a step."""
+        """Make a loop from the graph of a step."""
         node = graph.outputs[0].inputs[0]
         return cls(node, tuple(part.params["index"] for part in graph.outputs))
 

@@ -64,7 +64,7 @@ def follows_lengths(node: Node) -> bool:
 
 
 def monotone(array: Any) -> Any:
-    """`array`, or a row-major copy of it where its strides grow from an axis to the next or are negative."""
+    """Return `array`, or a row-major copy where its strides grow along the axes or are negative."""
     if array.flags.c_contiguous:
         return array
     strides = [s for s, d in zip(array.strides, array.shape, strict=True) if s != 0 and d != 1]

@@ -42,7 +42,7 @@ class Options:
     def __post_init__(self) -> None:
         if not isinstance(self.launch_graph, bool | None):
             raise TraceInputError(
-                f"cuda_graph={self.launch_graph!r}: give True, False, or None, which means: where it pays"
+                f"cuda_graph={self.launch_graph!r}: give True, False, or None (where it is faster)"
             )
 
     @property

@@ -74,7 +74,7 @@ def moves_much(call: Call) -> bool:
 
 
 def parted(calls: Sequence[Call]) -> list[bool]:
-    """After which calls something may be under way that is to be looked after, before the next one."""
+    """Return after which calls something may be in flight that must be handled before the next one."""
     found, waits = [], False
     for call in calls:
         begun = any(map(begins, call.steps))
@@ -92,6 +92,6 @@ class UnderWay(dict[Node, str]):
             yield node, f"{self.pop(node)}.finish()"
 
     def glance(self, call: Call) -> Iterator[str]:
-        """After `call`: what lets all go on, where there is something and it has been long."""
+        """Yield, after a call that moves much, a test that lets exchanges in flight go on."""
         if self and moves_much(call):
             yield f"{next(iter(self.values()))}.test()"

@@ -30,7 +30,7 @@ def pack(intervals: Sequence[Interval]) -> tuple[list[int], int]:
 
 
 def aligned(nbytes: int) -> int:
-    """`nbytes`, rounded up so that the next one can begin there."""
+    """Return `nbytes`, rounded up so that the next one can begin there."""
     return -(-nbytes // memory.ALIGNMENT) * memory.ALIGNMENT
 
 

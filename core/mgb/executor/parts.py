@@ -227,7 +227,7 @@ class _Finder:
 
 
 def uses(calls: Sequence[Call], kept: frozenset[Node]) -> dict[Node, list[tuple[int, Node]]]:
-    """For each value the calls that read its memory, in order, each with the value or view that it reads.
+    """Map each value to the calls that read its memory, in order, each with the value or view that it reads.
 
     What is `kept` is read behind the last call, and so is the memory that a view of it shows.
     """

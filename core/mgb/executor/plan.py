@@ -151,7 +151,7 @@ def device_of(graph: Graph) -> str:
 
 
 def replaced_by(call: Call) -> tuple[tuple[int, int], ...]:
-    """The numbers of the results of a kernel that may take the memory of an operand, each with its number."""
+    """Return the results of a kernel that may take an operand's memory, each with that operand, by number."""
     return call.kernel.replaces if call.kernel is not None else ()
 
 
@@ -229,7 +229,7 @@ class _Lives:
         return readers[-1] if readers else self.start[owner]
 
     def dropped(self) -> tuple[tuple[Node, ...], ...]:
-        """For each call the eager results that no later one reads."""
+        """Return for each call the eager results that no later one reads."""
         last = {n: k for k, call in enumerate(self.calls) for n in (*call.writes, *call.reads)}
         eager = {n for c in self.calls if not is_given_memory(c) for n in c.writes}
         eager = eager.difference(self.graph.outputs, self.taken)

@@ -57,7 +57,7 @@ class Measured:
         return tuple(map(cost_of, self.calls))
 
     def keep(self, times: tuple[int, ...]) -> None:
-        """Called by the generated function at its end: add a run to the call that is profiled here."""
+        """Add a run to the call that is profiled here; generated functions call it at their end."""
         first, self.ran = not self.ran, True
         call = PROFILED.get()
         if call is not None:

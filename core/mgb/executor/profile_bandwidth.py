@@ -20,7 +20,7 @@ _TRIES = 5
 
 
 def copy_bandwidth(device: str = "xpux:0") -> float:
-    """Bytes read and written in a second by copies of 128 MiB with all threads that a kernel may use.
+    """Measure bytes read and written per second by copies of 128 MiB with all threads that a kernel may use.
 
     It is measured when first asked for in a process, in less than a second, and kept. What fits in
     a cache may run faster.

@@ -120,7 +120,7 @@ class Program:
         return self._sized.memory_plan.updates
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
-        """`call`, with the arrays one by one; nothing is ever written in place."""
+        """Return `call`, with the arrays one by one; nothing is ever written in place."""
         return self.call(list(arrays))  # with `arrays` a second holder
 
     @property

@@ -110,5 +110,5 @@ class Resizer:
 
 
 def plain_graph(graph: Graph) -> Graph:
-    """`graph` with the lengths that its sizes have."""
+    """Return `graph` with the lengths that its sizes have."""
     return Resizer(plain).graph(graph) if graph.sizes is not None else graph

@@ -101,7 +101,7 @@ class Scan:
         return len(self.graph.outputs) - len(self.rows)
 
     def rounds(self, root: int) -> int:
-        """In how many places what a step makes goes round: one more than are read at the same time."""
+        """Return in how many slots the results of a step rotate: one more than are read at the same time."""
         return 2 + max(c.age for c in self.carried if c.root == root)
 
     @property
@@ -184,7 +184,7 @@ def _carried(inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[tuple[Car
 
 
 def _all_made(count: int) -> tuple[tuple[Carried, ...], list[int]]:
-    """Every value is copied in each turn."""
+    """Return carried values that are all copied in each turn."""
     return tuple(Carried(n, (n,)) for n in range(count)), list(range(count))
 
 

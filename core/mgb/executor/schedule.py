@@ -150,7 +150,7 @@ def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -
 
 
 def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[set[int]]:
-    """For each step the earlier ones whose results it reads or whose operands it replaces.
+    """Return for each step the earlier ones whose results it reads or whose operands it replaces.
 
     What replaces an operand also waits for those that may fail: else it could not be written in place. What
     reads something that is begun waits for all that are begun before.
@@ -189,7 +189,7 @@ def _order(steps: Sequence[Step], updates: Mapping[Node, Node]) -> list[int]:
 
 
 def _overwriting_last(steps: Sequence[Step], order: list[int], readers: Mapping[Node, set[int]]) -> list[int]:
-    """`order`, with what may take the memory of an operand behind others that read it, where possible."""
+    """Return `order` with steps that may take an operand's memory after others that read it, if possible."""
     old = {k: n for k in order if (n := overwritten(steps[k])) is not None}
     if not old:
         return order

@@ -113,7 +113,7 @@ def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
 
 
 def _outward(step: Step, shape: Shape, long: list[int], longest: int) -> tuple[int, ...] | None:
-    """The last axis before as many as make a long row, if it is short and none with the axis before."""
+    """Return the last axis before those that make a long row, if it and the one before make a short one."""
     if len(long) < 2 or shape[long[-1]] > longest or about(prod(shape)) < ELEMENTS:
         return None
     operands = [(read.spec.shape, lying(read)) for read in step.reads]

@@ -166,20 +166,20 @@ class Turns:
 def _begun(
     first: Sequence[Callable[[], None]], run: Callable[[int, int], None], turn: int, last: int
 ) -> None:
-    """The turns, after what is done once."""
+    """Write the turns, after what is done once."""
     for function in first:
         function()
     run(turn, last)
 
 
 def _one_by_one(blocks: Sequence[Callable[[int, int], None]], first: int, last: int) -> None:
-    """All turns of a block, then those of the next."""
+    """Write all turns of a block, then those of the next."""
     for run in blocks:
         run(first, last)
 
 
 def _in_turn(parts: Sequence[Callable[[int, int], None]], first: int, last: int) -> None:
-    """Turns of which Python does a part."""
+    """Write turns of which Python does a part."""
     before = float_errors()
     try:
         ignore_float_errors()
@@ -288,7 +288,7 @@ class _Writing:
         return Value((memory.empty(spec.shape, spec.dtype),))
 
     def step(self, step: Step, kernel: Kernel | None) -> None:
-        """One step."""
+        """Write one step."""
         for node in step.writes:
             if not self.is_view(node) and node not in self.places:
                 self.place(node, self.room(node.spec))
@@ -316,7 +316,7 @@ class _Writing:
         return self.values[node]
 
     def move(self, node: Node, operands: Sequence[Value], target: Value, kept: bool) -> None:
-        """The copies of an op that moves; any other is called. Is the rest `kept` of the turn before?"""
+        """Write the copies of an op that moves, or call it; with `kept`, the rest is of the turn before."""
         if node.op is _UNSLICE:
             self.copy(operands[0], target.map(_window(node)))
         elif node.op is _SLICE_SET:
@@ -332,7 +332,7 @@ class _Writing:
             self.call(node, operands, target)
 
     def multiply(self, node: Node, operands: Sequence[Value], target: Value) -> None:
-        """A product, of a copy of the second matrix if its columns lie apart: made once where it stays."""
+        """Write a product; a strided second matrix is copied, once if it stays the same."""
         a, b = (
             value.map(lambda array: array.T) if node.params.get(f"transpose_{name}") else value
             for value, name in zip(operands, "ab", strict=True)
@@ -361,7 +361,7 @@ class _Writing:
         return node.op is CONST or (self.stays(node))
 
     def call(self, node: Node, operands: Sequence[Value], target: Value) -> None:
-        """A call of an eager rule; it is given rows by copies, which stay."""
+        """Write a call of an eager rule, which gets rows by copies, which stay."""
         rule, phases = eager_rule(node), self.phases
         given = [self.still(value) for value in operands]
         result = self.still(target, node.spec)
@@ -376,7 +376,7 @@ class _Writing:
             self.copy(result, target)
 
     def still(self, value: Value, spec: Spec | None = None) -> Value:
-        """`value`, or a place with a copy of it where it moves; one of `spec` is written instead of read."""
+        """Return `value`, or if it moves a place with a copy, or with `spec` a place to write it to."""
         if not value.step:
             return value
         array = value.arrays[0]
@@ -386,7 +386,7 @@ class _Writing:
         return place
 
     def copy(self, source: Value, target: Value) -> None:
-        """A copy, unless it lies there."""
+        """Write a copy, unless it is there already."""
         if not source.is_at(target) and source.arrays[0].size:
             shape = target.arrays[0].shape
             if source.arrays[0].shape != shape:
@@ -396,7 +396,7 @@ class _Writing:
     def add(
         self, kernel: Kernel | None, reads: Sequence[Value], writes: Sequence[Value], is_product: bool = False
     ) -> None:
-        """One more turn for the backend, in a list with those before it."""
+        """Add one more turn for the backend to a list with those before it."""
         every = (*reads, *writes)
         arrays = tuple(tuple(v.at(phase) for v in every) for phase in range(self.phases))
         if not self.found or callable(self.found[-1]):

@@ -108,13 +108,13 @@ def workspaces(nbytes: int, layout: Sequence[tuple[int, Spec]], device: str) -> 
 
 
 def allocator(device: str) -> Callable[..., Any]:
-    """``empty(shape, dtype)`` for arrays on `device`."""
+    """Return ``empty(shape, dtype)`` for arrays on `device`."""
     if not is_gpu(device):
         return memory.empty
     empty = array_module(device).empty
 
     def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """As CuPy's on its current GPU, which `device` is."""
+        """Allocate like CuPy on its current GPU, which is `device`."""
         try:
             return empty(shape, dtype)
         except MemoryError:

@@ -57,7 +57,7 @@ class Writer:
     # the parts
 
     def ask_spare(self, calls: Sequence[Call]) -> None:
-        """For each kernel with memory of its own: which of its operands it may take it from."""
+        """Write for each kernel with a workspace which operands may provide it."""
         for call in calls:
             places = [self.plan.places.get(call.writes[o], Place()) for o, _ in replaced_by(call)]
             positions = [place.update for place in places if place.update is not None]
@@ -72,7 +72,7 @@ class Writer:
                 self.spare[call] = f"s{len(self.spare)}" if whole else packed(flags)
 
     def begin(self, calls: Sequence[Call]) -> None:
-        """The inputs, and the memory of the temporaries."""
+        """Write the inputs, and the memory of the temporaries."""
         given = {n for call in calls if is_given_memory(call) for n in call.writes}
         updated = {n: w.update for n, w in self.plan.places.items() if w.update is not None and n in given}
         if updated:
@@ -85,7 +85,7 @@ class Writer:
             self.line(f"{targets} = workspace = take()")
 
     def call(self, call: Call) -> None:
-        """One call, and the memory that it writes to, with its GPU as the current one."""
+        """Write one call, and the memory that it writes to, with its GPU as the current one."""
         begin, device = len(self.lines), call.writes[0].spec.device
         self.wait(n for step in call.steps for n in operands_of(step))
         self.prepare(call)
@@ -112,7 +112,7 @@ class Writer:
         return rows
 
     def chained(self, calls: Sequence[Call]) -> bool:
-        """Calls of kernels as one, if the backend can; a single one costs less so as well."""
+        """Write calls of kernels as one, if the backend can; a single one costs less so as well."""
         if self.backend is None or not calls[0].is_plain:
             return False
         arrays = list(dict.fromkeys(n for call in calls for n in (*call.reads, *call.writes)))
@@ -144,13 +144,13 @@ class Writer:
         return True
 
     def on_its_gpu(self, begin: int, device: str) -> None:
-        """Lines from `begin` on, with their GPU as the current one where there are several."""
+        """Make their GPU current for the lines from `begin` on, where there are several."""
         if is_gpu(device) and len(self.lines) > begin and get_device_count("gpu") > 1:
             head = f"with {self.bind('on', on)}({device!r}):"
             self.lines[begin:] = [head, *("    " + line for line in self.lines[begin:])]
 
     def begin_updates(self, calls: Sequence[Call]) -> None:
-        """Empty `arrays` before the first call that may write over an input: see `Program.call`."""
+        """Write empty `arrays` before the first call that may write over an input: see `Program.call`."""
         places = (self.plan.places.get(n, Place()) for call in calls for n in call.writes)
         if not self.updates and any(place.update is not None for place in places):
             self.updates = True
@@ -158,7 +158,7 @@ class Writer:
             self.line("arrays.clear()")
 
     def prepare(self, call: Call) -> None:
-        """The memory that a call writes to, and its inputs in a layout that its kernel can read."""
+        """Write the memory of a call's outputs, and its inputs in a layout that its kernel can read."""
         for node in call.writes:
             self.room(node)
         if call.kernel is not None and call.steps[0].fused:
@@ -166,7 +166,7 @@ class Writer:
                 self.lay_out(node)
 
     def room(self, node: Node) -> None:
-        """The memory of a result that is given some."""
+        """Write the memory of a result that is given some."""
         place = self.plan.places.get(node)
         if place is None or node in self.names:
             return
@@ -180,7 +180,7 @@ class Writer:
             self.line(f"{self.name(node, 'o')} = {self.fresh(node)}")
 
     def run(self, call: Call) -> None:
-        """The call itself."""
+        """Write the call itself."""
         if call.kernel is not None:
             self.kernel(call, call.kernel)
         elif call.writes[0] in self.plan.copies:
@@ -189,7 +189,7 @@ class Writer:
             self.eager(call.steps[0])
 
     def kernel(self, call: Call, kernel: Kernel) -> None:
-        """A call of a kernel."""
+        """Write a call of a kernel."""
         if kernel.results is not None:
             self.handed(call, kernel)
             return
@@ -207,7 +207,7 @@ class Writer:
         return self.bind("kernel", kernel.results or kernel.run, unique=True)
 
     def handed(self, call: Call, kernel: Kernel) -> None:
-        """A call of a kernel that has memory of its own."""
+        """Write a call of a kernel that has a workspace."""
         args = [self.names[n] for n in call.reads]
         if call in self.spare:
             args.append(f"spare={self.spare[call]}")
@@ -218,7 +218,7 @@ class Writer:
         self.row_major.update(call.writes)
 
     def eager(self, step: Step) -> None:
-        """A call of each op of `step` by its eager rule; constants are bound."""
+        """Write a call of each op of `step` by its eager rule; constants are bound."""
         inside = dict(zip(step.graph.inputs, (self.names[n] for n in step.reads), strict=True))
         outside = dict(zip(step.graph.outputs, step.writes, strict=True))
         for node in step.graph.nodes:
@@ -280,13 +280,13 @@ class Writer:
             self.line(f"del {', '.join(names)}")
 
     def end(self) -> None:
-        """The arena back, when nothing is under way any more."""
+        """Write the release of the arena, when nothing is in flight any more."""
         self.wait(self.pending)
         if self.temporaries:
             self.line("give(workspace)")
 
     def give_result(self) -> None:
-        """The outputs out."""
+        """Write the return of the outputs."""
         self.line(f"return {packed(self.value(n) for n in self.graph.outputs)}")
 
     def source(self) -> str:
@@ -309,7 +309,7 @@ class Writer:
         return "\n".join([f"def run({self.parameters}):", *body, ""])
 
     def explained(self, body: list[str]) -> list[str]:
-        """`body` with the lack of memory explained."""
+        """Return `body` with the lack of memory explained."""
         indented = ["    " + line for line in body]
         error = f"{self.bind('out_of_memory', out_of_memory)}({self.device!r}, 'a compiled call', error)"
         return [
@@ -355,7 +355,7 @@ class Writer:
         return self.bind(name, rule(node, plain), unique=True)
 
     def module(self, device: str) -> str:
-        """NumPy or CuPy."""
+        """Return NumPy or CuPy."""
         return self.bind("cupy" if is_gpu(device) else "numpy", array_module(device))
 
     def fresh(self, node: Node) -> str:

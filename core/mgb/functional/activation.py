@@ -31,7 +31,7 @@ relu6, selu, silu, softplus, softsign, tanhshrink = (
 
 
 def relu(x: Tensor) -> Tensor:
-    """``max(x, 0)``; NaN stays NaN.
+    """Return ``max(x, 0)``; NaN stays NaN.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def relu(x: Tensor) -> Tensor:
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``.
+    """Return ``1 / (1 + exp(-x))``.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 def prelu(inp: Tensor, weight: Any) -> Tensor:
-    """`inp` where it is positive, ``weight * inp`` elsewhere.
+    """Return `inp` where it is positive, ``weight * inp`` elsewhere.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def prelu(inp: Tensor, weight: Any) -> Tensor:
 
 
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """`inp` where it is positive, ``negative_slope * inp`` elsewhere.
+    """Return `inp` where it is positive, ``negative_slope * inp`` elsewhere.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def polar(abs: Any, angle: Any) -> Tensor:
 
 
 def view_as_real(x: Tensor) -> Tensor:
-    """Real and imaginary parts along a new last axis of length 2.
+    """Return the real and imaginary parts along a new last axis of length 2.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def view_as_real(x: Tensor) -> Tensor:
     [[1.0, 2.0]]
     """
     if not is_complex(x):
-        raise ConversionError(f"view_as_real: complex numbers are wanted, got {x.dtype}")
+        raise ConversionError(f"view_as_real: needs complex64 or complex128, got {x.dtype}")
     parts = (reshape(part, shape=(*x.shape, 1)) for part in (p.real(x), p.imag(x)))
     return concat(*parts, axis=x.ndim)
 
@@ -129,8 +129,6 @@ def view_as_complex(x: Tensor) -> Tensor:
     [(1+2j)]
     """
     if not x.ndim or x.shape[-1] != 2:
-        raise ShapeError(
-            f"view_as_complex: the last axis has a real and an imaginary part, got shape {x.shape}"
-        )
+        raise ShapeError(f"view_as_complex: the last axis must have length 2, got shape {x.shape}")
     parts = (reshape(cut_along(x, x.ndim - 1, i, i + 1), shape=x.shape[:-1]) for i in (0, 1))
     return p.complex(*parts)

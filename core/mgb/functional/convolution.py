@@ -22,7 +22,7 @@ Pair = int | Sequence[int]
 
 
 def pair(name: str, value: Pair) -> tuple[int, int]:
-    """`value`, known as `name`, for both axes.
+    """Return `value`, known as `name`, for both axes.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def pair(name: str, value: Pair) -> tuple[int, int]:
 
 
 def along_axes(name: str, value: Any, count: int) -> tuple[int, ...]:
-    """`value`, known as `name`, for each of `count` axes: one integer for all, or one for each."""
+    """Return `value`, known as `name`, for each of `count` axes: one integer for all, or one for each."""
     try:
         given = (index(value),) * count
     except TypeError:
@@ -43,7 +43,7 @@ def along_axes(name: str, value: Any, count: int) -> tuple[int, ...]:
         except TypeError:
             given = ()
     if len(given) != count:
-        raise ShapeError(f"{name} is one integer or {'two' if count == 2 else 'three'}, got {value!r}")
+        raise ShapeError(f"{name} must be one integer or {'two' if count == 2 else 'three'}, got {value!r}")
     return given
 
 
@@ -58,7 +58,7 @@ def conv2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Cross-correlation of images with a kernel.
+    """Cross-correlate images with a kernel.
 
     Parameters
     ----------
@@ -129,13 +129,14 @@ def ungrouped(name: str, weight: Tensor, groups: int, axes: int) -> Tensor:
     Raises
     ------
     ShapeError
-        The weight is for another number of groups.
+        `groups` does not fit the weight.
     """
     if weight.ndim != axes + 3:
         return weight
     if weight.shape[0] != groups:
         raise ShapeError(
-            f"{name}: a weight of shape {weight.shape} is for {weight.shape[0]} groups, not {groups}"
+            f"{name}: groups = {groups} does not fit a weight of shape {weight.shape}, whose axis 0 is the "
+            "groups"
         )
     return reshape(weight, shape=(groups * weight.shape[1], *weight.shape[2:]))
 
@@ -161,7 +162,7 @@ def conv1d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """`conv2d` of rows: `inp` has shape (N, C, L).
+    """Return `conv2d` of rows: `inp` has shape (N, C, L).
 
     `weight` has the shape (O, C / groups, k) or (groups, O / groups, C / groups, k).
 

@@ -33,7 +33,7 @@ def ctc_loss(
     blank: int = 0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Minus the logarithm of the probability that `pred` emits `label`, summed over all ways to align them.
+    """Return minus the log probability that `pred` emits `label`, summed over all alignments.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def ctc_loss(
 
 
 def _rows(label: Tensor, lengths: Tensor) -> Tensor:
-    """Labels in one row as a matrix, filled with class 0. Their lengths are read."""
+    """Return labels in one row as a matrix, filled with class 0. Their lengths are read."""
     counts = lengths.numpy()
     places = np.cumsum(counts)[:, None] - counts[:, None] + np.arange(max(counts, default=0))
     places = np.minimum(places, label.size - 1)
@@ -91,7 +91,7 @@ def _rows(label: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _with_blanks(label: Tensor, blank: int) -> Tensor:
-    """``blank, l1, blank, l2, ..., blank`` for each row of `label`."""
+    """Return ``blank, l1, blank, l2, ..., blank`` for each row of `label`."""
     batch, length = label.shape
     pairs = reshape(cast(label, dtype=dtypes.int32), shape=(batch, length, 1))
     pairs = concat(full((batch, length, 1), blank, dtypes.int32, label.device), pairs, axis=2)
@@ -123,7 +123,7 @@ def _at(x: Tensor, time: int) -> Tensor:
 
 
 def _shifted(x: Tensor, count: int, fill: float) -> Tensor:
-    """Rows moved to the right by `count`, with `fill` in what becomes free."""
+    """Shift rows to the right by `count`, with `fill` in what becomes free."""
     batch, length = x.shape
     kept = max(length - count, 0)
     free = full((batch, length - kept), fill, x.dtype, x.device)

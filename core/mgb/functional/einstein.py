@@ -19,7 +19,7 @@ __all__ = ["einsum"]
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sums of products in Einstein's notation, as in NumPy: ``einsum("ij,jk->ik", a, b)`` is ``a @ b``.
+    """Sum products in Einstein's notation, as in NumPy: ``einsum("ij,jk->ik", a, b)`` is ``a @ b``.
 
     Operands are multiplied from left to right, as matrix products; a letter is summed as soon as nothing
     further names it.
@@ -49,9 +49,11 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     for term in (*terms, right):
         rest = term.replace("...", "", 1)
         if rest and not rest.isalpha():
-            raise ShapeError(f"{equation!r}: the term {term!r} has more than letters and one ellipsis")
+            raise ShapeError(
+                f"einsum: the term {term!r} of {equation!r} must have only letters and at most one ellipsis"
+            )
     if len(terms) != len(xs):
-        raise ShapeError(f"{equation!r} is for {len(terms)} operands, not {len(xs)}")
+        raise ShapeError(f"einsum: {equation!r} has {len(terms)} terms, but {len(xs)} operands are given")
     letters = _spare_letters(equation)
     named = [_spelt(term, x.ndim, letters) for term, x in zip(terms, xs)]
     dots = max((n[1] for n in named), key=len)
@@ -62,20 +64,22 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         value, term = _product(value, term, *_diagonals(x, named[n][0]), later)
     value, term = _summed(value, term, set(result))
     if sorted(term) != sorted(result):
-        raise ShapeError(f"{equation!r} gives a letter that no operand has, or one twice")
+        raise ShapeError(f"einsum: the output of {equation!r} has a letter that no operand has, or one twice")
     return transpose(value, axes=tuple(term.index(c) for c in result))
 
 
 def _spare_letters(equation: str) -> str:
-    """Letters that stand for the axes of an ellipsis."""
+    """Return letters that stand for the axes of an ellipsis."""
     return "".join(c for c in map(chr, range(0x100, 0x200)) if c not in equation)
 
 
 def _spelt(term: str, ndim: int, letters: str) -> tuple[str, str]:
-    """`term` with its ellipsis expanded, and the letters of that ellipsis; the last axes share letters."""
+    """Return `term` with its ellipsis expanded, and the ellipsis' letters; the last axes share letters."""
     if "..." not in term:
         if len(term) != ndim:
-            raise ShapeError(f"{term!r} does not name the {ndim} axes of an operand")
+            raise ShapeError(
+                f"einsum: the term {term!r} does not fit an operand with {ndim} axes: give a letter for each"
+            )
         return term, ""
     count = ndim - len(term) + 3
     dots = letters[len(letters) - count :] if count > 0 else ""
@@ -130,7 +134,7 @@ def _product(a: Tensor, term_a: str, b: Tensor, term_b: str, later: set[str]) ->
 
 
 def _stretched(a: Tensor, term_a: str, b: Tensor, term_b: str) -> set[str]:
-    """Shared letters whose axis has length 1 in one operand alone: it counts for each place of the other."""
+    """Return shared letters whose axis has length 1 in one operand alone, which broadcasts to the other."""
     lengths = dict(zip(term_b, b.shape))
     differing = {c: (d, lengths[c]) for c, d in zip(term_a, a.shape) if c in lengths and d != lengths[c]}
     if wrong := [c for c, pair in differing.items() if 1 not in pair]:
@@ -139,7 +143,7 @@ def _stretched(a: Tensor, term_a: str, b: Tensor, term_b: str) -> set[str]:
 
 
 def _arranged(x: Tensor, term: str, groups: tuple[list[str], list[str], list[str]]) -> Tensor:
-    """`x` with each letter of the batch as an axis, and the two other groups as one axis each."""
+    """Return `x` with each letter of the batch as an axis, and the two other groups as one axis each."""
     order = [term.index(c) for group in groups for c in group]
     x = transpose(x, axes=tuple(order))
     batch, split = len(groups[0]), len(groups[0]) + len(groups[1])

@@ -73,7 +73,7 @@ def binary(name: str, word: Callable[..., Tensor], meaning: str, like: str = "")
 
 
 def _named(name: str, function: Callable[..., Tensor], *args: Any) -> Tensor:
-    """``function(*args)``, whose messages begin with the `name` that the user knows."""
+    """Return ``function(*args)``, whose messages begin with the `name` that the user knows."""
     try:
         return function(*args)
     except (TypeError, ValueError) as error:
@@ -83,7 +83,7 @@ def _named(name: str, function: Callable[..., Tensor], *args: Any) -> Tensor:
 
 
 def _example(name: str, op: Op, like: str, *operands: str) -> str:
-    """NumPy's or SciPy's function of the same numbers, where there is one."""
+    """Return NumPy's or SciPy's function of the same numbers, where there is one."""
     if isinstance(op.eager, np.ufunc):
         like = like or f"np.{op.eager.__name__}"
     if not like:
@@ -194,7 +194,7 @@ def isinf(inp: Any) -> Tensor:
 
 
 def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """``x / y``, always a float; `rounding_mode` makes it `floor_div` or `trunc_div`.
+    """Return ``x / y``, always a float; `rounding_mode` makes it `floor_div` or `trunc_div`.
 
     Raises
     ------
@@ -229,7 +229,7 @@ def trunc_div(x: Any, y: Any) -> Tensor:
 
 
 def sign(x: Any) -> Tensor:
-    """-1, 0 or 1; of complex numbers ``x / abs(x)``, and 0 of 0.
+    """Return -1, 0 or 1; of complex numbers ``x / abs(x)``, and 0 of 0.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def round(x: Any) -> Tensor:
 
 
 def pow(x: Any, y: Any) -> Tensor:
-    """``x ** y``; of integers an integer, which wraps.
+    """Return ``x ** y``; of integers an integer, which wraps.
 
     Examples
     --------
@@ -289,7 +289,7 @@ def pow(x: Any, y: Any) -> Tensor:
 
 
 def mod(x: Any, y: Any) -> Tensor:
-    """``x % y``: for floats with the sign of `x`, for integers with that of `y`.
+    """Return ``x % y``: for floats with the sign of `x`, for integers with that of `y`.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def mod(x: Any, y: Any) -> Tensor:
 
 
 def clip(x: Any, lower: Any = None, upper: Any = None) -> Tensor:
-    """`x` within [`lower`, `upper`]; a bound that is None does not bind, NaN stays NaN.
+    """Return `x` within [`lower`, `upper`]; a bound that is None does not bind, NaN stays NaN.
 
     Raises
     ------

@@ -33,7 +33,7 @@ def interpolate(
     mode: str = "bilinear",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """Images (N, C, ...) of another size; integers are interpolated as float32.
+    """Resize images (N, C, ...); integers are interpolated as float32.
 
     Parameters
     ----------
@@ -92,19 +92,21 @@ def _lengths(
         given = _whole(size)
         new, factors = given * len(old) if len(given) == 1 else given, list(given)
     if len(new) != len(old) or (len(factors) not in (1, len(old))) or min(new) < 1 or 0 in old:
-        raise ShapeError(f"interpolate: an image of lengths {old} does not become one of {new}")
+        raise ShapeError(
+            f"interpolate: cannot resize images of {old} to {new}: give a length of at least 1 for each axis"
+        )
     return new
 
 
 def _whole(size: int | Sequence[int]) -> tuple[int, ...]:
     lengths = size.numpy() if isinstance(size, Tensor) else np.asarray(size)
     if lengths.dtype.kind not in "iu" or lengths.ndim > 1:
-        raise ShapeError(f"interpolate: size is an integer, or one for each axis, got {size!r}")
+        raise ShapeError(f"interpolate: size must be an integer, or one for each axis, got {size!r}")
     return as_shape(size, "interpolate: size")
 
 
 def _along(x: Tensor, axis: int, count: int, mode: str, corners: bool) -> Tensor:
-    """`count` elements along `axis`, each a sum of a few old ones."""
+    """Return `count` elements along `axis`, each a sum of a few old ones."""
     length = x.shape[axis]
     places = np.arange(count, dtype=np.float64)
     if mode == "nearest":
@@ -137,7 +139,7 @@ def _taps(t: np.ndarray[Any, Any], cubic: bool) -> list[tuple[int, np.ndarray[An
 
 
 def _keys(d: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Keys' cubic at the distance `d`, of 2 at most."""
+    """Evaluate Keys' cubic at the distance `d`, of 2 at most."""
     near = ((_SLOPE + 2) * d - (_SLOPE + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d - 4
     weights: np.ndarray[Any, Any] = np.where(d <= 1, near, _SLOPE * far)
@@ -145,7 +147,7 @@ def _keys(d: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
-    """Channels spread over the image: (..., C r r, H, W) becomes (..., C, H r, W r) (Shi et al. 2016).
+    """Spread channels over the image: (..., C r r, H, W) becomes (..., C, H r, W r) (Shi et al. 2016).
 
     Raises
     ------
@@ -159,7 +161,7 @@ def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     """
     r = whole(upscale_factor, "pixel_shuffle: upscale_factor")
     if inp.ndim < 3 or r < 1 or inp.shape[-3] % (r * r):
-        raise ShapeError(f"pixel_shuffle: {inp.shape} has no multiple of {r} * {r} channels")
+        raise ShapeError(f"pixel_shuffle: the channels of shape {inp.shape} must be a multiple of {r} * {r}")
     *rest, channels, height, width = inp.shape
     n = len(rest)
     parts = reshape(inp, shape=(*rest, channels // (r * r), r, r, height, width))

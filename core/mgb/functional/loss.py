@@ -39,7 +39,7 @@ _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:
-    """`loss` as one number, or as it is for ``"none"``.
+    """Return `loss` as one number, or as it is for ``"none"``.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def _float_of(x: Any) -> list[np.dtype[Any]]:
 
 
 def picked(name: str, x: Tensor, label: Tensor, axis: int) -> Tensor:
-    """``x[..., label, ...]`` along `axis`, which stays with length 1; messages say `name`.
+    """Return ``x[..., label, ...]`` along `axis`, which stays with length 1; messages say `name`.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def picked(name: str, x: Tensor, label: Tensor, axis: int) -> Tensor:
     if x.ndim != label.ndim + 1 or label.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
         raise ShapeError(_wrong_shape(name, x, label, axis))
     if label.dtype not in dtypes.INTEGERS:
-        raise ConversionError(f"{name}: label is of integers, got {label.dtype}: use label.astype('int32')")
+        raise ConversionError(f"{name}: label must be integers, got {label.dtype}: use label.astype('int32')")
     label = labels(label, count=x.shape[axis])
     chosen = indexing_one_hot(x, cast(label, dtype=dtypes.int32), axis, keepdims=True)
     if not is_gpu(label.device):
@@ -129,7 +129,7 @@ def _without(x: Tensor, axis: int) -> Tensor:
 
 @_reducing
 def l1_loss(pred: Tensor, label: Tensor) -> Tensor:
-    """``abs(pred - label)``.
+    """Return ``abs(pred - label)``.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def l1_loss(pred: Tensor, label: Tensor) -> Tensor:
 
 @_reducing
 def square_loss(pred: Tensor, label: Tensor) -> Tensor:
-    """``(pred - label) ** 2``.
+    """Return ``(pred - label) ** 2``.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def square_loss(pred: Tensor, label: Tensor) -> Tensor:
 
 @_reducing
 def smooth_l1_loss(pred: Tensor, label: Tensor, beta: float = 1.0) -> Tensor:
-    """``d ** 2 / (2 beta)`` where ``d = abs(pred - label)`` is below `beta`, ``d - beta / 2`` elsewhere.
+    """Return ``d ** 2 / (2 beta)`` where ``d = abs(pred - label)`` is below `beta`, else ``d - beta / 2``.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def smooth_l1_loss(pred: Tensor, label: Tensor, beta: float = 1.0) -> Tensor:
 
 @_reducing
 def huber_loss(pred: Tensor, label: Tensor, delta: float = 1.0) -> Tensor:
-    """``d ** 2 / 2`` where ``d = abs(pred - label)`` is below `delta`, else ``delta (d - delta / 2)``.
+    """Return ``d ** 2 / 2`` where ``d = abs(pred - label)`` is below `delta`, else ``delta (d - delta / 2)``.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def huber_loss(pred: Tensor, label: Tensor, delta: float = 1.0) -> Tensor:
 def cross_entropy(
     pred: Tensor, label: Tensor, axis: int = 1, with_logits: bool = True, label_smooth: float = 0
 ) -> Tensor:
-    """Minus the logarithm of the probability that `pred` gives to `label`.
+    """Return minus the logarithm of the probability that `pred` gives to `label`.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def cross_entropy(
 def _cross_entropy_of_shares(
     pred: Tensor, label: Tensor, axis: int, with_logits: bool, label_smooth: float
 ) -> Tensor:
-    """As `cross_entropy`, of the probabilities of all classes."""
+    """Return `cross_entropy` of the probabilities of all classes."""
     if label.shape != pred.shape:
         raise ShapeError(
             f"cross_entropy: label of floats has the shape of pred, {pred.shape}, and got {label.shape}; the "
@@ -250,7 +250,7 @@ def _cross_entropy_of_shares(
 
 @_reducing
 def nll_loss(pred: Tensor, label: Tensor, axis: int = 1) -> Tensor:
-    """``-pred[label]`` along `axis`, where `pred` are logarithms of probabilities; see `cross_entropy`.
+    """Return ``-pred[label]`` along `axis`, where `pred` are log probabilities; see `cross_entropy`.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def nll_loss(pred: Tensor, label: Tensor, axis: int = 1) -> Tensor:
 
 @_reducing
 def binary_cross_entropy(pred: Tensor, label: Tensor, with_logits: bool = True) -> Tensor:
-    """``-label log(p) - (1 - label) log(1 - p)`` where `p` is `pred`, or its sigmoid if it is logits.
+    """Return ``-label log(p) - (1 - label) log(1 - p)`` where `p` is `pred`, or its sigmoid if it is logits.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1") -> Tensor:
 
 @_reducing
 def kl_div(pred: Tensor, label: Tensor) -> Tensor:
-    """``label * (log(label) - pred)``, 0 where `label` is 0: `pred` are logarithms, `label` probabilities.
+    """Return ``label * (log(label) - pred)``, 0 where `label` is 0; `pred` are log probabilities.
 
     Examples
     --------

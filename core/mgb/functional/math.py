@@ -55,7 +55,7 @@ def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The greatest element over `axis`; NaN if there is one. Several of them share the gradient evenly.
+    """Return the maximum over `axis`; NaN if there is one. Equal maxima share the gradient evenly.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def norm(inp: Tensor, ord: float | None = None, axis: Axis = None, keepdims: boo
 
 
 def normalize(inp: Tensor, ord: float | None = None, axis: Axis = None, eps: float = 1e-12) -> Tensor:
-    """`inp` divided by its `norm` over `axis`, or by `eps` where the norm is less.
+    """Return `inp` divided by its `norm` over `axis`, or by `eps` where the norm is less.
 
     Examples
     --------

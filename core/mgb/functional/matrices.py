@@ -27,7 +27,7 @@ def matmul(
     transpose_b: bool = False,
     compute_mode: str = "default",
 ) -> Tensor:
-    """The matrix product; leading axes are batches and broadcast, vectors are rows or columns as in NumPy.
+    """Multiply matrices; leading axes are batches and broadcast, vectors are rows or columns as in NumPy.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
 
 
 def tril(inp: Tensor, diagonal: int = 0) -> Tensor:
-    """0 above a diagonal of the matrices in the last two axes; positive diagonals are above the main one.
+    """Zero the elements above a diagonal of the matrices in the last two axes; positive ones are further up.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def tril(inp: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def triu(inp: Tensor, diagonal: int = 0) -> Tensor:
-    """0 below a diagonal of the matrices in the last two axes; positive diagonals are above the main one.
+    """Zero the elements below a diagonal of the matrices in the last two axes; positive ones are further up.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
         rows, columns = places + max(-k, 0), places + max(k, 0)
         return index_set(zeros((size, size), inp.dtype, inp.device), inp, rows, columns, axes=(0, 1), place=0)
     if inp.ndim != 2:
-        raise ShapeError(f"diag: a vector or a matrix is wanted, got shape {inp.shape}")
+        raise ShapeError(f"diag: needs a vector or a matrix, got shape {inp.shape}")
     length = max(0, min(inp.shape[0] + min(k, 0), inp.shape[1] - max(k, 0)))
     places = literal(np.arange(length), dtypes.int32, inp.device)
     return index_get(inp, places + max(-k, 0), places + max(k, 0), axes=(0, 1), place=0)

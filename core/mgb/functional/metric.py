@@ -44,7 +44,10 @@ def topk_accuracy(logits: Tensor, target: Tensor, topk: int | Sequence[int] = 1)
     """
     counts = (topk,) if isinstance(topk, int) else tuple(topk)
     if logits.ndim != 2 or target.shape != logits.shape[:1]:
-        raise ShapeError(f"topk_accuracy: a label for each row of {logits.shape}, got {target.shape}")
+        raise ShapeError(
+            f"topk_accuracy: needs logits (rows, classes) and one label per row, got {logits.shape} and "
+            f"{target.shape}"
+        )
     _, classes = first(logits, max(counts))
     found = cast(eq(classes, reshape(target, shape=(target.size, 1))), dtype=dtypes.float32)
     shares = [mean(sum(cut_along(found, 1, 0, min(k, found.shape[1])), 1)) for k in counts]

@@ -66,7 +66,7 @@ __all__ += windows.__all__
 
 
 def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode: str = "default") -> Tensor:
-    """``inp @ weight.T + bias``.
+    """Return ``inp @ weight.T + bias``.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def linear(inp: Tensor, weight: Tensor, bias: Tensor | None = None, compute_mode
 
 
 def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zero each element with probability `drop_prob` and divide the others by ``1 - drop_prob``.
+    """Set each element to 0 with probability `drop_prob` and divide the others by ``1 - drop_prob``.
 
     `inp` itself when not `training`. The random numbers are those of `mgb.random`.
 
@@ -127,7 +127,7 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
 
 
 def embedding(inp: Tensor, weight: Tensor) -> Tensor:
-    """The rows of `weight` (rows, width) that the integers in `inp` name: shape ``(*inp.shape, width)``.
+    """Look up the rows of `weight` (rows, width) by the integers in `inp`: shape ``(*inp.shape, width)``.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """``softmax(query @ key.T * scale) @ value`` (Vaswani et al. 2017).
+    """Return ``softmax(query @ key.T * scale) @ value`` (Vaswani et al. 2017).
 
     Parameters
     ----------

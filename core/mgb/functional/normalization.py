@@ -84,7 +84,7 @@ class _Normalize(Function):
 
 
 def _narrow(out: Tensor, *like: Tensor) -> Tensor:
-    """`out` in the dtype that arithmetic on tensors `like` these gives."""
+    """Return `out` in the dtype that arithmetic on tensors `like` these gives."""
     dtype = dtypes.common([t.dtype for t in like])
     return out if out.dtype == dtype else cast(out, dtype=dtype)
 
@@ -107,13 +107,14 @@ def _along_channels(parameter: Tensor, like: Tensor) -> Tensor:
     """Return a parameter of one number for each channel, shaped to broadcast to `like` (N, C, ...)."""
     if like.ndim < 2 or parameter.size != like.shape[1]:
         raise ShapeError(
-            f"normalisation of shape {like.shape}: {parameter.size} numbers, where axis 1 wants one a channel"
+            f"normalisation of shape {like.shape} needs one parameter per channel (axis 1), got "
+            f"{parameter.size}"
         )
     return reshape(parameter, shape=(1, parameter.size, *(1,) * (like.ndim - 2)))
 
 
 def _by_channel(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """``x * weight + bias``, with one number for each channel of `x` (N, C, ...)."""
+    """Return ``x * weight + bias``, with one number for each channel of `x` (N, C, ...)."""
     if weight is not None:
         x = x * _along_channels(weight, x)
     return x if bias is None else x + _along_channels(bias, x)
@@ -208,7 +209,7 @@ def sync_batch_norm(
     eps: float = 1e-5,
     group: Group = WORLD,
 ) -> Tensor:
-    """`batch_norm` over the batches of all ranks of a group, which have as many elements each.
+    """Return `batch_norm` over the batches of all ranks of a group, which have as many elements each.
 
     Two exchanges of a number for each channel give the statistics, and two more their gradients.
 

@@ -8,7 +8,7 @@ CONV_MODES = ("cross_correlation",)
 
 
 def choice(place: str, given: str, known: tuple[str, ...]) -> str:
-    """`given` in small letters.
+    """Return `given` in small letters.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def adaptive_max_pool2d(inp: Tensor, oshp: Pair) -> Tensor:
     """
     size = pair("oshp", oshp)
     if inp.ndim != 4 or not all(inp.shape[2:]) or min(size) < 1:
-        raise ShapeError(f"adaptive_max_pool2d: no windows {size} in images of shape {inp.shape}")
+        raise ShapeError(f"adaptive_max_pool2d: cannot make images of {size} from shape {inp.shape}")
     (n, c, height, width), (rows, columns) = inp.shape, size
     if height % rows == 0 and width % columns == 0:
         return max_pool2d(inp, (height // rows, width // columns))

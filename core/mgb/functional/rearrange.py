@@ -121,7 +121,7 @@ def pad(
     mode: str = "constant",
     constant_value: float = 0.0,
 ) -> Tensor:
-    """`src` with a border.
+    """Return `src` with a border.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def pad(
 
 
 def _end(x: Tensor, axis: int, width: int, last: bool, mode: str, value: float) -> Tensor | None:
-    """`width` elements before the first along `axis`, or behind the last; None where they go round twice."""
+    """Return `width` elements before or after those along `axis`; None where they wrap around twice."""
     length = x.shape[axis]
     shape = tuple(width if i == axis else d for i, d in enumerate(x.shape))
     if mode == "constant":
@@ -192,7 +192,9 @@ def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> tuple[Tensor, list
         if min(before, after) < 0:
             start, stop = max(-before, 0), x.shape[axis] - max(-after, 0)
             if start > stop:
-                raise ShapeError(f"pad: {before}, {after} takes away more than axis {axis} of {x.shape} has")
+                raise ShapeError(
+                    f"pad: borders ({before}, {after}) crop more than axis {axis} of shape {x.shape} has"
+                )
             x = cut_along(x, axis, start, stop)
     return x, [(max(before, 0), max(after, 0)) for before, after in widths]
 

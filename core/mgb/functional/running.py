@@ -58,7 +58,7 @@ def cummin(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def logcumsumexp(inp: Tensor, axis: int) -> Tensor:
-    """The logarithms of the sums of ``exp`` of all elements up to each, along `axis`, without overflow.
+    """Return the logarithms of cumulative sums of ``exp`` along `axis`, without overflow.
 
     Examples
     --------

@@ -25,14 +25,14 @@ __all__ = ["log_softmax", "logsoftmax", "logsumexp", "softmax"]
 
 
 def _axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> Axes:
-    """`axis`; None is axis 0 of tensors with 0, 1 or 3 axes, and axis 1 of others."""
+    """Return `axis`; None is axis 0 of tensors with 0, 1 or 3 axes, and axis 1 of others."""
     if axis is None:
         axis = 0 if ndim in (0, 1, 3) else 1
     return normalize_axis(name, axis if ndim else (), ndim)
 
 
 def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """``exp(x) / sum(exp(x))`` over `axis`, without overflow.
+    """Return ``exp(x) / sum(exp(x))`` over `axis`, without overflow.
 
     None is axis 0 of tensors with 0, 1 or 3 axes, and axis 1 of others.
 
@@ -73,7 +73,7 @@ def _gradient_of_shares(y: Tensor, dy: Tensor, *, axis: Axes) -> Tensor:
 
 
 def logsumexp(inp: Tensor, axis: int | Sequence[int] | None, keepdims: bool = False) -> Tensor:
-    """``log(sum(exp(x)))`` over `axis`, without overflow; None is every axis.
+    """Return ``log(sum(exp(x)))`` over `axis`, without overflow; None is every axis.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class _LogSumExp(Function):
 
 
 def _weights(x: Tensor, top: Tensor, axis: Axes) -> tuple[Tensor, Tensor]:
-    """Exponentials in proportion to the softmax, and their sum; any constant `top` gives the same."""
+    """Return exponentials in proportion to the softmax, and their sum; any constant `top` gives the same."""
     weights = exp(x - top)
     return weights, reduce_sum(weights, axis=axis)
 
@@ -121,7 +121,7 @@ def _gradient_of_log(x: Tensor, top: Tensor, dy: Tensor, *, axis: Axes) -> Tenso
 
 
 def logsoftmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
-    """``log(softmax(x))`` over `axis`, accurate where the softmax is near 0; see `softmax`.
+    """Return ``log(softmax(x))`` over `axis`, accurate where the softmax is near 0; see `softmax`.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def _axis(name: str, axis: int, ndim: int) -> int:
 
 
 def cast(inp: Tensor, dtype: Any) -> Tensor:
-    """The same values as `dtype`.
+    """Return the same values as `dtype`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def cast(inp: Tensor, dtype: Any) -> Tensor:
 
 
 def copy(inp: Tensor, device: str | None = None) -> Tensor:
-    """Another Tensor of the same value, on `device` if it is given.
+    """Return another Tensor of the same value, on `device` if it is given.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def copy(inp: Tensor, device: str | None = None) -> Tensor:
 
 
 def reshape(inp: Tensor, target_shape: Shape) -> Tensor:
-    """The same elements in row-major order under `target_shape`, where one length may be -1.
+    """Return the same elements in row-major order under `target_shape`, where one length may be -1.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def reshape(inp: Tensor, target_shape: Shape) -> Tensor:
 
 
 def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
-    """`inp` repeated along new and length-1 axes until it has `shape`, where None keeps a length.
+    """Return `inp` repeated along new and length-1 axes until it has `shape`, where None keeps a length.
 
     Examples
     --------
@@ -99,12 +99,14 @@ def broadcast_to(inp: Tensor, shape: Shape) -> Tensor:
         own = (*(None,) * (len(shape) - inp.ndim), *inp.shape[-len(shape) :])
         shape = [d if wanted is None else wanted for d, wanted in zip(own, shape)]
         if any(d is None for d in shape):
-            raise ShapeError(f"broadcast_to: None keeps a length, and {inp.shape} has no axis there")
+            raise ShapeError(
+                f"broadcast_to: shape has None for a new axis of {inp.shape}: None is only for existing axes"
+            )
     return layout.broadcast_to(inp, shape=as_shape(shape, "broadcast_to: shape"))
 
 
 def expand_dims(inp: Tensor, axis: Shape) -> Tensor:
-    """New axes of length 1, which stand at `axis` in the result.
+    """Insert axes of length 1, at `axis` in the result.
 
     Examples
     --------
@@ -119,7 +121,7 @@ def expand_dims(inp: Tensor, axis: Shape) -> Tensor:
 
 
 def squeeze(inp: Tensor, axis: Shape | None = None) -> Tensor:
-    """Without the axes of length 1 in `axis`; None means all of length 1.
+    """Remove the axes of length 1 in `axis`; None means all of length 1.
 
     Raises
     ------
@@ -186,7 +188,7 @@ def transpose(inp: Tensor, pattern: Sequence[Any] | None = None) -> Tensor:
 
 
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
-    """`axis1` and `axis2` exchanged.
+    """Return `axis1` and `axis2` exchanged.
 
     Examples
     --------
@@ -242,7 +244,7 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
     Tensor([1., 2., 3.], device=xpux:0)
     """
     if not len(inps):
-        raise ShapeError("concat: there is nothing to join")
+        raise ShapeError("concat: needs at least one array, got an empty list")
     parts = tensors("concat", inps)
     parts = tuple(x.to(device) for x in parts) if device is not None else parts
     return layout.concat(*parts, axis=_axis("concat", axis, parts[0].ndim))
@@ -259,13 +261,15 @@ def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tens
     """
     parts = tensors("stack", inps) if len(inps) else ()
     if not parts or any(not same_shape(x.shape, parts[0].shape) for x in parts):
-        raise ShapeError(f"stack: shapes {', '.join(str(x.shape) for x in parts)} are not one and the same")
+        raise ShapeError(
+            f"stack: all arrays must have the same shape, got {', '.join(str(x.shape) for x in parts)}"
+        )
     place = _axis("stack", axis, parts[0].ndim + 1)
     return concat([expand_dims(x, place) for x in parts], place, device)
 
 
 def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """`inp` cut along `axis`.
+    """Return `inp` cut along `axis`.
 
     Parameters
     ----------
@@ -292,7 +296,10 @@ def split(inp: Tensor, nsplits_or_sections: Any, axis: int = 0) -> list[Tensor]:
     if is_single(nsplits_or_sections):
         parts = whole(nsplits_or_sections, "split: nsplits_or_sections")
         if not 1 <= parts <= length:
-            raise ShapeError(f"split: axis {place} of {inp.shape} has no {parts} parts")
+            raise ShapeError(
+                f"split: cannot split axis {place} of shape {inp.shape} into {parts} parts (valid: "
+                f"1..{length})"
+            )
         each, longer = divmod(length, parts)
         cuts = [i * each + (i if i < longer else longer) for i in range(1, parts)]
     else:
@@ -311,7 +318,7 @@ def where(mask: Any) -> tuple[Tensor, ...]: ...
 @overload
 def where(mask: Any, x: Any, y: Any) -> Tensor: ...
 def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...]:
-    """`x` where `mask` holds, `y` elsewhere; of a `mask` alone, ``non_zero(mask, as_tuple=True)``.
+    """Return `x` where `mask` holds, `y` elsewhere; of a `mask` alone, ``non_zero(mask, as_tuple=True)``.
 
     Raises
     ------
@@ -338,7 +345,7 @@ def where(mask: Any, x: Any = None, y: Any = None) -> Tensor | tuple[Tensor, ...
 
 
 def masked_fill(inp: Tensor, mask: Tensor, value: float) -> Tensor:
-    """`value` where `mask` holds, `inp` elsewhere; the dtype is that of `inp`.
+    """Return `value` where `mask` holds, `inp` elsewhere; the dtype is that of `inp`.
 
     Examples
     --------
@@ -392,7 +399,7 @@ def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor
 
 
 def take_along_axis(inp: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """`gather` in NumPy's argument order; lengths of 1 beside `axis` broadcast.
+    """Return `gather` in NumPy's argument order; lengths of 1 beside `axis` broadcast.
 
     Examples
     --------

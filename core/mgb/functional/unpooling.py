@@ -24,7 +24,7 @@ def _flat(x: Tensor) -> Tensor:
 def max_pool2d_with_indices(
     inp: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0
 ) -> tuple[Tensor, Tensor]:
-    """`max_pool2d`, and the place of each maximum.
+    """Return `max_pool2d`, and the place of each maximum.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def max_pool2d_with_indices(
 def max_pool1d_with_indices(
     inp: Tensor, kernel_size: int, stride: int | None = None, padding: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """`max_pool1d` of (N, C, L), and the place of each maximum in its row.
+    """Return `max_pool1d` of (N, C, L), and the place of each maximum in its row.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def max_unpool2d(
     padding: Pair = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Images with `inp` at the places `indices` that `max_pool2d_with_indices` gave, and 0 elsewhere.
+    """Put `inp` into images at the `indices` from `max_pool2d_with_indices`, with 0 elsewhere.
 
     Parameters
     ----------
@@ -103,7 +103,9 @@ def max_unpool2d(
     kernel, frame = pair("kernel_size", kernel_size), pair("padding", padding)
     step = kernel if stride is None else pair("stride", stride)
     if inp.ndim != 4 or inp.shape != indices.shape:
-        raise ShapeError(f"max_unpool2d: values of shape {inp.shape} for indices of {indices.shape}")
+        raise ShapeError(
+            f"max_unpool2d: inp {inp.shape} and indices {indices.shape} must have the same shape"
+        )
     usual = [(n - 1) * s - 2 * p + k for n, k, s, p in zip(inp.shape[2:], kernel, step, frame, strict=True)]
     size = usual if output_size is None else as_shape(output_size, "max_unpool2d: output_size")[-2:]
     if any(abs(n - u) >= s for n, u, s in zip(size, usual, step, strict=True)):
@@ -120,7 +122,7 @@ def max_unpool1d(
     padding: int = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """`max_unpool2d` of rows (N, C, L).
+    """Return `max_unpool2d` of rows (N, C, L).
 
     Examples
     --------

@@ -21,7 +21,7 @@ Triple = int | Sequence[int]
 
 
 def triple(name: str, value: Triple) -> tuple[int, int, int]:
-    """`value`, known as `name`, for depth, height and width.
+    """Return `value`, known as `name`, for depth, height and width.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def _flat(weight: Tensor) -> Tensor:
 
 
 def _by_layer(x: Tensor) -> Tensor:
-    """Volumes (N, C, D, H, W) as images (N * D, C, H, W)."""
+    """Return volumes (N, C, D, H, W) as images (N * D, C, H, W)."""
     n, c, depth, *size = x.shape
     return reshape(transpose(x, axes=(0, 2, 1, 3, 4)), shape=(n * depth, c, *size))
 
@@ -70,7 +70,7 @@ def conv3d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Cross-correlation of volumes with windows.
+    """Cross-correlate volumes with windows.
 
     Parameters
     ----------

@@ -74,8 +74,8 @@ def fold(
     counts, size = window_counts("fold", (height, width), kernel, step, frame, spread), kernel[0] * kernel[1]
     if inp.ndim != 3 or inp.shape[1] % size or inp.shape[2] != counts[0] * counts[1]:
         raise ShapeError(
-            f"fold: {counts[0] * counts[1]} windows of {size} elements for each channel are wanted, "
-            f"got shape {inp.shape}"
+            f"fold: needs {counts[0] * counts[1]} windows of {size} elements for each channel, got shape "
+            f"{inp.shape}"
         )
     n, c = inp.shape[0], inp.shape[1] // size
     parts = reshape(inp, shape=(n, c, size, *counts))

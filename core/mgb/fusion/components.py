@@ -31,7 +31,7 @@ LONGEST, OPS, LARGER = 4, 128, 4
 
 
 def taken_apart(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph:
-    """`graph` with the elements of short axes that are folded as values of their own.
+    """Return `graph` with the elements of short axes that are folded as values of their own.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def taken_apart(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) ->
 
 
 def _folds(graph: Graph) -> Iterator[tuple[Node, int]]:
-    """Reductions of short axes, and which axis that is, counted from the end."""
+    """Yield reductions of short axes, and which axis that is, counted from the end."""
     for node in graph.nodes:
         if not _reduces(node) or node.inputs[0].op.kind is not Kind.ELEMENTWISE:
             continue
@@ -86,7 +86,7 @@ class _Parts:
 
     @classmethod
     def of(cls, graph: Graph, first: Node, axis: int) -> _Parts | None:
-        """From a value on, all that hangs together; None where it does not pay."""
+        """Collect from a value on all that is connected; None where it does not pay."""
         parts = cls(graph, plain(first.spec.shape[axis]))
         parts._grow(first, axis)
         nodes = parts.axes

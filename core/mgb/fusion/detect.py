@@ -98,7 +98,7 @@ class _Detection:
     # merging
 
     def join_readers(self) -> None:
-        """Each node, from the last to the first, joins its readers, those with the largest domain first.
+        """Join each node with its readers, from the last node to the first, largest domains first.
 
         A number for each row, which the row's elements need and the loss's sum over the rows: it belongs with
         the elements. The other group reads it, and it is small.
@@ -112,7 +112,7 @@ class _Detection:
                         self.ends.setdefault(self.nodes[i], problem)
 
     def join_siblings(self) -> None:
-        """Groups that read the same full-size value are joined, and groups of one tiny domain.
+        """Join groups that read the same full-size value, and groups of one tiny domain.
 
         A product gains nothing from what has nothing to do with it.
         """
@@ -131,7 +131,7 @@ class _Detection:
             self._join_in_turn([g for g in tiny if same_shape(self.groups[g].domain, domain)], most)
 
     def join_levels(self) -> None:
-        """For backends that take any set of nodes: all nodes with as many steps before them are one group.
+        """Group nodes by depth, for backends that take any set of nodes: one group for each depth.
 
         The level of a node is the largest number of changes from eager to fused on a way to it; a constant is
         there before anything runs, and counts for nothing. A way between two nodes of one level holds no node

@@ -189,7 +189,7 @@ def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
 
 
 def before_product(first: Group, then: Group, side: int, nodes: Iterable[Node]) -> Group | str:
-    """The group of both, where `first`, of these nodes, is computed for one operand of the product of `then`.
+    """Return the group of both; `first`, of these nodes, is computed for one operand of `then`'s product.
 
     Each block of the product computes it again.
     """
@@ -238,7 +238,7 @@ def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
 
 
 def bare(shape: Shape) -> Shape:
-    """`shape` without leading axes of length 1: shapes that differ in these are the same to broadcasting."""
+    """Return `shape` without leading axes of length 1, which make no difference to broadcasting."""
     lead = 0
     while lead < len(shape) and shape[lead] == 1:
         lead += 1

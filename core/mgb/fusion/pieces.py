@@ -242,7 +242,7 @@ class _Splitter:
         return self.weights[node]
 
     def piece(self, value: Tensor, ranges: Sequence[Range]) -> Tensor:
-        """`value` in these ranges; along axes of length 1 it is broadcast."""
+        """Return `value` in these ranges; along axes of length 1 it is broadcast."""
         ranges = [(0, 1) if d == 1 else r for r, d in zip(ranges, value.shape, strict=True)]
         if all(a == 0 and b == d for (a, b), d in zip(ranges, value.shape, strict=True)):
             pieces = self.of(value)

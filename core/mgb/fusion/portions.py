@@ -82,7 +82,7 @@ def _costs(
     writable: Sequence[Shape],
     is_copied: Callable[[Node], bool],
 ) -> list[float]:
-    """For each place, the bytes that a cut before it moves; infinity where a kernel could not write one."""
+    """Return for each place the bytes that a cut there moves; infinity where a kernel cannot write one."""
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
     for place, node in enumerate(nodes):

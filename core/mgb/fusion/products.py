@@ -42,7 +42,7 @@ class Product:
         return {next((side for side, nodes in enumerate(self.before) if reader in nodes), AFTER)}
 
     def preceded(self, side: int, nodes: Iterable[Node]) -> Product:
-        """With `nodes`, which are computed for one operand."""
+        """Return the product with `nodes`, which are computed for one operand."""
         left, right = self.before
         more = frozenset(nodes)
         return replace(self, before=(left | more, right) if side == LEFT else (left, right | more))

@@ -163,7 +163,7 @@ def _between(step: Step) -> set[Node]:
 
 
 def _upstream(ends: Iterable[Node], belongs: Callable[[Node], bool]) -> set[Node]:
-    """`ends` and what they depend on, as far as it belongs."""
+    """Return `ends` and what they depend on, as far as it belongs."""
     found: set[Node] = set()
     waiting = list(ends)
     while waiting:

@@ -63,7 +63,7 @@ Operand = np.dtype[Any] | type
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """`dtype` as one of `DTYPES`; anything NumPy understands, and ``"bfloat16"``, is accepted.
+    """Return `dtype` as one of `DTYPES`; anything NumPy understands, and ``"bfloat16"``, is accepted.
 
     That of another order of bytes is the one of this machine's order.
     """
@@ -79,7 +79,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def category(dtype: Operand) -> str:
-    """``"bool"``, ``"int"``, ``"float"`` or ``"complex"``."""
+    """Return ``"bool"``, ``"int"``, ``"float"`` or ``"complex"``."""
     return _CATEGORY[WEAK[dtype] if isinstance(dtype, type) else dtype]
 
 

@@ -325,7 +325,7 @@ class Graph:
         return next((n.follower for n in self.numbers if type(n) is Size), None)
 
     def mapped(self, rule: Callable[[Any], Any]) -> Graph:
-        """The same with ``rule(number)`` for each number that is followed."""
+        """Return the same graph with ``rule(number)`` for each symbolic number."""
 
         def copied(node: Node, *inputs: Node) -> Node:
             spec = Spec(mapped(rule, node.spec.shape), node.spec.dtype, node.spec.device)
@@ -435,7 +435,7 @@ class Body:
         return self.graph.numbers
 
     def mapped(self, rule: Callable[[Any], Any]) -> Body:
-        """As `Graph.mapped`."""
+        """Return the same body with ``rule(number)`` for each symbolic number; see `Graph.mapped`."""
         return Body(self.graph.mapped(rule))
 
     def __eq__(self, other: object) -> bool:
@@ -465,7 +465,7 @@ def _readable(value: Any) -> str:
 
 
 def exact_text(value: Any) -> str:
-    """Equal texts mean equal parameters: for keys.
+    """Return a string that is equal for equal parameters: for keys.
 
     Examples
     --------
@@ -478,7 +478,7 @@ def exact_text(value: Any) -> str:
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 in hexadecimal.
+    """Return the SHA-256 of `data` in hexadecimal.
 
     Examples
     --------

@@ -34,7 +34,7 @@ class Holding(Protocol):
         """Those that are followed."""
 
     def mapped(self, rule: Callable[[Any], Any]) -> Any:
-        """The same with ``rule(number)`` for each of them."""
+        """Return the same with ``rule(number)`` for each of them."""
 
 
 class Follower(Protocol):
@@ -50,10 +50,10 @@ class Follower(Protocol):
     def open(self) -> bool: ...
 
     def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-        """``function(*given)``, followed as far as that is possible; `function` has no effects."""
+        """Return ``function(*given)``, followed as far as that is possible; `function` has no effects."""
 
     def fix(self, number: Scalar) -> None:
-        """Told that the value of `number` decides what comes."""
+        """Note that the value of `number` decides what follows."""
 
 
 class Scalar:
@@ -202,7 +202,7 @@ def are_numbers(values: Iterable[Any]) -> bool:
 
 
 def mapped(rule: Callable[[Any], Any], value: Any) -> Any:
-    """`value` with `rule(number)` for each number that is followed, in tuples and mappings too."""
+    """Return `value` with `rule(number)` for each symbolic number, in tuples and mappings too."""
     kind = type(value)
     if kind in SCALARS:
         return rule(value)
@@ -234,17 +234,17 @@ def holds_followed(values: Iterable[Any]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """`value` with what its numbers stand for; notes nothing."""
+    """Return `value` with what its numbers stand for; notes nothing."""
     return mapped(operator.attrgetter("value"), value)
 
 
 def fixed(value: Any) -> Any:
-    """As `plain`; the numbers have to be the same at later calls."""
+    """Return `value` like `plain`; the numbers have to be the same at later calls."""
     return mapped(Scalar.fixed, value)
 
 
 def computed(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """``function(*given)``, followed if it is a number; `function` has no effects but errors and warnings."""
+    """Return ``function(*given)``, symbolic if it is a number; its only effects are errors and warnings."""
     for number in given:
         if type(number) in SCALARS and number.follower.open:
             return number.follower.computed(function, given)

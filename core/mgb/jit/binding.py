@@ -172,7 +172,7 @@ def check_function(function: Any) -> None:
         kind = type(function).__name__
         raise TraceInputError(f"@trace above @{kind}: write @{kind} in the line above @trace")
     if not callable(function):
-        raise TraceInputError(f"trace takes a function, not a {type(function).__name__}")
+        raise TraceInputError(f"trace needs a function, got a {type(function).__name__}")
     for is_one, kind in _LATER.items():
         if is_one(function):
             raise TraceInputError(

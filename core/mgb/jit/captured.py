@@ -210,7 +210,7 @@ def _choose_names(given: Any, count: int, default: Callable[[int], str], what: s
             raise ArgumentError(f"{what}: {name!r} is not a name")
     for name in found:
         if found.count(name) > 1:
-            raise ArgumentError(f"{what}: two are called {name!r}; names in a file differ")
+            raise ArgumentError(f"{what}: {name!r} is given twice; names in a file must be unique")
     return found
 
 

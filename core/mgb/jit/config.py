@@ -120,7 +120,7 @@ def check_options(owner: str, options: Mapping[str, Any]) -> None:
     """
     for name, value in options.items():
         if name in _SWITCHES and not isinstance(value, bool | np.bool_):
-            raise TraceInputError(f"{owner}({name}={value!r}): it is a switch; give True or False")
+            raise TraceInputError(f"{owner}({name}={value!r}): give True or False")
         if name in _CHOICES and not isinstance(value, bool | np.bool_ | None):
             raise TraceInputError(f"{owner}({name}={value!r}): give True, False or None")
     level = options.get("opt_level", 0)
@@ -163,9 +163,7 @@ def memory_config(
         if given is not None and not isinstance(given, expected):
             raise ArgumentError(f"{name} is a {type(given).__name__}; give a mgb.jit.{expected.__name__}")
     if sublinear is not None and dtr is not None:
-        raise ArgumentError(
-            "sublinear_memory_config and dtr_config are two ways to the same end: give one of them"
-        )
+        raise ArgumentError("sublinear_memory_config and dtr_config exclude each other: give one of them")
     return _override_fields(sublinear) if sublinear is not None else dtr
 
 

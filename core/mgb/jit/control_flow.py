@@ -105,12 +105,14 @@ def _count_steps(rows: Tree, length: int | None) -> int:
     """Return the number of steps."""
     for n, tensor in enumerate(rows.leaves):
         if not tensor.ndim:
-            raise LoopError(f"scan: {rows.name(n)} has no axis to go along, it is one number")
+            raise LoopError(
+                f"scan: {rows.name(n)} must have at least one axis to scan along, got a single number"
+            )
     found = [(tensor.shape[0], rows.name(n)) for n, tensor in enumerate(rows.leaves)]
     if length is not None:
         found.append((_to_int(length), "length"))
     if not found:
-        raise LoopError("scan: there is nothing to go along: give xs or length")
+        raise LoopError("scan: the number of steps is not known: give xs or length")
     if any(count != found[0][0] for count, _ in found):
         differing = {int(count): name for count, name in reversed(found)}
         listed = ", ".join(f"{name} has {count}" for count, name in reversed(differing.items()))

@@ -71,7 +71,7 @@ def namespace(thing: Any) -> dict[str, Any]:
 
 
 def lookup_attribute(thing: Any, name: str) -> Any:
-    """As `getattr`, but what computes an attribute that is gone, as a ``__getattr__`` does, is not called."""
+    """Look up like `getattr`, but never call what computes a missing attribute, like a ``__getattr__``."""
     kind = type(thing)
     found = lookup(kind, name)[0]
     is_computed = isinstance(lookup(kind, "__getattr__")[0], FunctionType) or _is_computed_once(found)

@@ -340,7 +340,8 @@ class trace(TracedWithBody[P, R]):
                 return self._captured, None
             if parameters_of(self.__wrapped__):
                 raise ExportError(
-                    f"say the types of the arguments of {self.__name__}, as in export(path, 'f32[64,784]')"
+                    f"the types of the arguments of {self.__name__} are missing: give them, as in "
+                    "export(path, 'f32[64,784]')"
                 )
         args, kwargs = make_placeholders((args, kwargs))
         _check_outside()

@@ -168,7 +168,7 @@ def note(
 def together(
     graphs: Sequence[Graph], outside: Sequence[Sequence[Tensor]], count: int
 ) -> tuple[list[Body], list[Tensor]]:
-    """Noted graphs over one list of Tensors from outside, which stand before their `count` first inputs."""
+    """Combine noted graphs over one list of free Tensors, which come before their `count` first inputs."""
     found = {id(t): t for tensors in outside for t in tensors}
     bodies = []
     for graph, tensors in zip(graphs, outside, strict=True):

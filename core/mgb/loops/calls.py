@@ -58,7 +58,7 @@ def scan(
 def scan_graph(
     graph: Graph, outside: Tensors, init: Tensors, xs: Tensors, length: int, reverse: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """As `scan`, of a noted function."""
+    """Build `scan` of a noted function."""
     count = len(init)
     (body,), outside = together([graph], [outside], count + len(xs))
     bundle = apply(SCAN, *outside, *init, *xs, body=body, consts=len(outside), carries=count, length=length,

@@ -31,7 +31,7 @@ Pull = Callable[[Mapping[int, Tensor]], Sequence[Tensor | None]]
 
 
 def _innermost(tensors: Sequence[Tensor]) -> list[Tape]:
-    """Of the tapes that see one of `tensors`, those of the last level, which do not see each other."""
+    """Return those of the last level of the tapes that see one of `tensors`; they do not see each other."""
     tapes: list[Tape] = recording_tapes(tensors)
     return [tape for tape in tapes if tape.level == tapes[-1].level]
 
@@ -58,7 +58,7 @@ def _seen(tapes: Sequence[Tape], operands: Sequence[Tensor], nodes: Sequence[Nod
 def scan_taped(
     *operands: Tensor, body: Body, consts: int, carries: int, length: int, reverse: bool
 ) -> Tensor:
-    """`scan` where tapes look on: it keeps from each step what the way back needs."""
+    """Run `scan` where tapes watch: keep from each step what the backward pass needs."""
     scan, tapes = OPS["scan"], _innermost(operands)
     counts = {"consts": consts, "carries": carries, "length": length}
     if not tapes:
@@ -219,14 +219,14 @@ def _back(way: _WayBack, arrived: frozenset[int]) -> _Back:
 
 
 def _listed(nodes: list[Node], node: Node) -> list[Node]:
-    """`nodes` with `node` among them."""
+    """Return `nodes` with `node` among them."""
     if node not in nodes:
         nodes.append(node)
     return nodes
 
 
 def _of_those(graph: Graph, missing: Sequence[Node]) -> Graph:
-    """`graph` where the gradients `missing` do not arrive."""
+    """Return `graph` where the gradients `missing` do not arrive."""
     places = [n for n, node in enumerate(graph.inputs) if node in missing]
     left, outputs = without(graph, [n for n in range(len(graph.inputs)) if n not in places], places)
     if len(outputs) == len(graph.outputs):
@@ -302,7 +302,7 @@ def _long(x: Tensor, is_turned: bool) -> Tensor:
 
 
 def cond_taped(index: Tensor, *operands: Tensor, branches: tuple[Body, ...]) -> Tensor:
-    """`cond` where tapes look on."""
+    """Run `cond` where tapes watch."""
     cond, tapes = OPS["cond"], _innermost(operands)
     if not tapes:
         return untaped(cond, index, *operands, branches=branches)
@@ -331,7 +331,7 @@ def _cond_gradients(
 
 
 def while_taped(*operands: Tensor, test: Body, body: Body, consts: int) -> Tensor:
-    """`while_loop` where tapes look on."""
+    """Run `while_loop` where tapes watch."""
     loop, tapes = OPS["while_loop"], _innermost(operands)
     if not tapes:
         return untaped(loop, *operands, test=test, body=body, consts=consts)
@@ -343,7 +343,7 @@ def while_taped(*operands: Tensor, test: Body, body: Body, consts: int) -> Tenso
 def _while_gradients(
     operands: Sequence[Tensor], test: Body, body: Body, consts: int, arrived: Mapping[int, Tensor]
 ) -> list[Tensor | None]:
-    """In forward mode zeros, which depend on `arrived` as gradients would: their gradients are tangents.
+    """Return zeros in forward mode that depend on `arrived` like gradients: their gradients are tangents.
 
     Raises
     ------

@@ -32,7 +32,7 @@ def fold_again(graph: Graph, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def with_inputs(graph: Graph) -> Graph:
-    """`graph` with inputs of its own where it takes what another one computes: no pass looks behind them."""
+    """Return `graph` with its own inputs where it takes what another computes: no pass looks behind them."""
     inputs = tuple(node if node.op is INPUT else input_node(node.spec) for node in graph.inputs)
 
     def copied(node: Node, *operands: Node) -> Node:
@@ -78,7 +78,7 @@ def both_ways(body: Body, wanted: tuple[int, ...]) -> Graph:
 
 
 def pullback(body: Body, wanted: tuple[int, ...]) -> Graph:
-    """As `both_ways`, of which it gives the gradients alone."""
+    """Return the gradients of `both_ways` alone."""
     both = both_ways(body, wanted)
     return Graph(both.inputs, both.outputs[len(body.graph.outputs) :])
 

@@ -31,7 +31,7 @@ def run_graph(graph: Graph, arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _placed(graph: Graph, values: Sequence[Any]) -> list[Any]:
-    """Constants among the results are NumPy's, which a result is not everywhere."""
+    """Put constants among the results, which are NumPy's, on the devices of the outputs."""
     return [place(v, node.spec.device) for v, node in zip(values, graph.outputs)]
 
 
@@ -40,7 +40,7 @@ def check_operands(name: str, body: Body, specs: Sequence[Spec]) -> None:
     wanted = [(n.spec.shape, n.spec.dtype) for n in body.graph.inputs]
     given = [(s.shape, s.dtype) for s in specs]
     if wanted != given:
-        raise LoopError(f"{name}: its graph takes {wanted}, and is given {given}")
+        raise LoopError(f"{name}: the graph of its body expects operands {wanted}, got {given}")
 
 
 # scan
@@ -54,7 +54,7 @@ def stacked(spec: Spec, length: int) -> Spec:
 def _scan_infer(*specs: Spec, body: Body, consts: int, carries: int, length: int, reverse: bool) -> Spec:
     xs = specs[consts + carries :]
     if wrong := [s.shape for s in xs if not s.shape or s.shape[0] != length]:
-        raise LoopError(f"scan: what is scanned has the shape {wrong[0]}, not {length} along its first axis")
+        raise LoopError(f"scan: xs must have length {length} along the first axis, got shape {wrong[0]}")
     parts = [Spec(s.shape[1:], s.dtype) for s in xs]
     check_operands("scan", body, (*specs[: consts + carries], *parts))
     return BUNDLE

@@ -15,7 +15,7 @@ from .ops import LOOPS, SCAN, stacked
 
 
 def unrolled(graph: Graph) -> Graph:
-    """`graph` with the steps of each scan in its place, in loops and branches too.
+    """Return `graph` with the steps of each scan in its place, in loops and branches too.
 
     Those of a ``while_loop`` nobody knows.
     """

@@ -19,7 +19,7 @@ class _Activation(Module):
     function: ClassVar[Callable[[Tensor], Tensor]]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Element by element; the shape stays."""
+        """Apply it element by element; the shape stays."""
         return type(self).function(x)
 
 
@@ -80,7 +80,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
 
     def forward(self, x: Tensor) -> Tensor:
-        """Element by element; the shape stays."""
+        """Apply it element by element; the shape stays."""
         return F.leaky_relu(x, self.negative_slope)
 
     def _describe(self) -> str:
@@ -115,9 +115,11 @@ class PReLU(Module):
         self.weight = Parameter(np.full(shape, init))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Element by element; the shape stays."""
+        """Apply it element by element; the shape stays."""
         if self.num_parameters > 1 and (x.ndim != 4 or x.shape[1] != self.num_parameters):
-            raise ShapeError(f"PReLU of {self.num_parameters} channels got an input of {x.shape}")
+            raise ShapeError(
+                f"PReLU: num_parameters = {self.num_parameters} does not fit an input of shape {x.shape}"
+            )
         return F.prelu(x, self.weight)
 
     def _describe(self) -> str:
@@ -144,7 +146,7 @@ class Softmax(Module):
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        """The shape stays."""
+        """Apply it; the shape stays."""
         return F.softmax(x, self.axis)
 
     def _describe(self) -> str:

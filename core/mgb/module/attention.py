@@ -53,7 +53,7 @@ class MultiHeadAttention(Module):
     ) -> None:
         super().__init__(name)
         if embed_dim % num_heads:
-            raise ShapeError(f"vectors of {embed_dim} do not split into {num_heads} heads")
+            raise ShapeError(f"embed_dim = {embed_dim} must be a multiple of num_heads = {num_heads}")
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.query, self.key, self.value, self.out = (Linear(embed_dim, embed_dim, bias) for _ in range(4))
         self.dropout = Dropout(dropout)
@@ -108,7 +108,7 @@ class MultiHeadAttention(Module):
         return out
 
     def _split(self, x: Tensor) -> Tensor:
-        """``(batch, length, embed_dim)`` to ``(batch, heads, length, embed_dim / heads)``."""
+        """Split heads: ``(batch, length, embed_dim)`` to ``(batch, heads, length, embed_dim / heads)``."""
         batch, length, width = x.shape
         parts = F.reshape(x, (batch, length, self.num_heads, width // self.num_heads))
         return F.transpose(parts, (0, 2, 1, 3))

@@ -59,7 +59,7 @@ class ModuleList(Module):
         self.extend(modules)
 
     def forward(self, *_inputs: Any, **_kwargs: Any) -> Any:
-        """Refused: a list does not say how its modules are called."""
+        """Raise: a list does not say how its modules are called."""
         raise NotImplementedError("a ModuleList is not called: call its modules, or use Sequential")
 
     def append(self, module: Module) -> ModuleList:
@@ -132,7 +132,7 @@ class ModuleDict(Module):
         self.update(modules)
 
     def forward(self, *_inputs: Any, **_kwargs: Any) -> Any:
-        """Refused: a dict does not say how its modules are called."""
+        """Raise: a dict does not say how its modules are called."""
         raise NotImplementedError("a ModuleDict is not called: call one of its modules")
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
@@ -173,7 +173,7 @@ class ModuleDict(Module):
         return iter(self._order)
 
     def keys(self) -> list[str]:
-        """In the order in which they came."""
+        """Return the names in the order in which they came."""
         return list(self._order)
 
     def values(self) -> list[Any]:
@@ -181,5 +181,5 @@ class ModuleDict(Module):
         return [getattr(self, key) for key in self._order]
 
     def items(self) -> list[tuple[str, Any]]:
-        """Keys and modules."""
+        """Return names and modules."""
         return [(key, getattr(self, key)) for key in self._order]

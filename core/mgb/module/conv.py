@@ -43,9 +43,12 @@ class _Convolution(Module):
         self.conv_mode, self.compute_mode = conv_mode, compute_mode
         in_channels, out_channels = size("in_channels", in_channels), size("out_channels", out_channels)
         if size("groups", groups) < 1:
-            raise ShapeError(f"groups = {groups}: there is at least 1")
+            raise ShapeError(f"groups must be at least 1, got {groups}")
         if in_channels % groups or out_channels % groups:
-            raise ShapeError(f"{in_channels} and {out_channels} channels do not split into {groups} groups")
+            raise ShapeError(
+                f"in_channels = {in_channels} and out_channels = {out_channels} must be multiples of groups "
+                f"= {groups}"
+            )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride = self._each("kernel_size", kernel_size), self._each("stride", stride)
         self.padding, self.dilation = self._each("padding", padding), self._each("dilation", dilation)
@@ -54,13 +57,13 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def _each(self, name: str, value: Pair) -> tuple[int, ...]:
-        """`value` for each axis of the window."""
+        """Return `value` for each axis of the window."""
         if self.axes > 1:
             return (pair if self.axes == 2 else triple)(name, value)
         return (size(name, value[0] if isinstance(value, Sequence) and len(value) == 1 else value),)
 
     def _weight_shape(self) -> tuple[int, ...]:
-        """Shape of the weight: grouped weights have the group as a first axis."""
+        """Return the shape of the weight: grouped weights have the group as a first axis."""
         raise NotImplementedError
 
     def _grouped(self, first: int, second: int) -> tuple[int, ...]:
@@ -151,7 +154,7 @@ class Conv2d(_Convolution):
         return self._grouped(self.out_channels, self.in_channels)
 
     def _padded(self, inp: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-        """`inp` with a border that is not of zeros, and what is left to pad."""
+        """Return `inp` with a border that is not of zeros, and what is left to pad."""
         if self.padding_mode == "zeros":
             return inp, self.padding
         border = [(0, 0), (0, 0), *((p, p) for p in self.padding)]

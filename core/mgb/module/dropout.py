@@ -34,7 +34,7 @@ class Dropout(Module):
         self.drop_prob = drop_prob
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The shape stays."""
+        """Apply it; the shape stays."""
         return F.dropout(inputs, self.drop_prob, self.training)
 
     def _describe(self) -> str:

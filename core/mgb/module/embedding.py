@@ -76,7 +76,7 @@ class Embedding(Module):
         else:
             given = _vectors(initial_weight)
             if given.shape != shape:
-                raise ShapeError(f"Embedding: a weight of shape {given.shape} is not of {shape}")
+                raise ShapeError(f"Embedding: initial_weight must have shape {shape}, got {given.shape}")
             self.weight = Parameter(given.numpy(), given.dtype, given.device)
 
     @classmethod
@@ -96,7 +96,9 @@ class Embedding(Module):
         """
         given = _vectors(embeddings)
         if given.ndim != 2:
-            raise ShapeError(f"Embedding.from_pretrained: {given.shape} is not (number, length)")
+            raise ShapeError(
+                f"Embedding.from_pretrained: embeddings must have shape (number, length), got {given.shape}"
+            )
         number, length = given.shape
         return cls(number, length, initial_weight=given, freeze=freeze, **options)
 

@@ -174,7 +174,7 @@ class Module(Holder):
                 yield from inside(name, value)
 
     def __decides__(self) -> Iterator[Any]:
-        """Its mode, numbers, Tensors, submodules and hooks, and what stands in its containers."""
+        """Yield its mode, numbers, Tensors, submodules and hooks, and what stands in its containers."""
         if "forward" not in vars(self):  # as it would be called instead of that of the class
             yield vars, "forward"
         seen: set[int] = set()
@@ -187,7 +187,7 @@ class Module(Holder):
     # the walk
 
     def parameters(self, recursive: bool = True) -> Iterator[Parameter]:
-        """Every `Parameter`, those of submodules too unless `recursive` is False."""
+        """Yield every `Parameter`, those of submodules too unless `recursive` is False."""
         return (tensor for _, tensor in self.named_parameters(recursive=recursive))
 
     def named_parameters(
@@ -250,7 +250,7 @@ class Module(Holder):
     def _walk(
         self, wanted: Predicate, prefix: str | None, recursive: bool
     ) -> Iterator[tuple[str, Any, Module]]:
-        """Name, object and owning module of every `wanted` object, each once, in order of definition."""
+        """Yield name, object and owner of each `wanted` object, once each, in order of definition."""
         defined = self._found(wanted, prefix, recursive, {id(self)}, in_order=False)
         places = {id(value): place for place, (_, value, _) in enumerate(defined)}
         return iter(sorted(self._sorted(wanted, prefix, recursive), key=lambda found: places[id(found[1])]))
@@ -258,7 +258,7 @@ class Module(Holder):
     def _sorted(
         self, wanted: Predicate, prefix: str | None, recursive: bool
     ) -> Iterator[tuple[str, Any, Module]]:
-        """As `_walk`, in the order of the sorted names."""
+        """Yield from `_walk`, in the order of the sorted names."""
         return self._found(wanted, prefix, recursive, {id(self)}, in_order=True)
 
     def _found(
@@ -315,7 +315,7 @@ class Module(Holder):
         return self
 
     def half(self) -> Self:
-        """``to("float16")``."""
+        """Convert parameters and buffers with ``to("float16")``."""
         return self.to("float16")
 
     # state

@@ -29,7 +29,7 @@ class _Normalization(Module):
         self.bias = Parameter(np.zeros(shape)) if affine and bias else None
 
     def reset_parameters(self) -> None:
-        """Back to the initial values."""
+        """Reset the parameters to their initial values."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -68,7 +68,7 @@ class _BatchNorm(_Normalization):
             init.ones_(self.running_var)
 
     def reset_parameters(self) -> None:
-        """Back to the initial values, statistics included."""
+        """Reset the parameters to their initial values, statistics included."""
         super().reset_parameters()
         self.reset_running_stats()
 
@@ -78,7 +78,9 @@ class _BatchNorm(_Normalization):
             raise ShapeError(f"{type(self).__name__} takes {self._takes()} axes, got {inp.shape}")
         tracks = self.freeze or self.track_running_stats
         if tracks and self.running_mean is None:
-            raise ValueError(f"{type(self).__name__} was made with track_running_stats=False: it has none")
+            raise ValueError(
+                f"{type(self).__name__} was made with track_running_stats=False: it has no running statistics"
+            )
         affine = (t.detach() if self.freeze and t is not None else t for t in (self.weight, self.bias))
         out = self._normalized(
             inp,
@@ -300,7 +302,7 @@ class GroupNorm(_Normalization):
         super().__init__(name)
         num_groups, num_channels = size("num_groups", num_groups), size("num_channels", num_channels)
         if not num_groups or num_channels % num_groups:
-            raise ShapeError(f"{num_channels} channels do not split into {num_groups} groups")
+            raise ShapeError(f"num_channels = {num_channels} must be a multiple of num_groups = {num_groups}")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         self._make_affine((num_channels,), affine)
 

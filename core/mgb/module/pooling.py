@@ -55,7 +55,7 @@ class MaxPool2d(_Pool):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Pool."""
+        """Pool the input."""
         return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding)
 
 
@@ -112,7 +112,7 @@ class AvgPool2d(_Pool):
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Pool."""
+        """Pool the input."""
         return F.avg_pool2d(inp, self.kernel_size, self.stride, self.padding, self.mode)
 
 
@@ -149,7 +149,7 @@ class MaxPool1d(_RowPool):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Pool."""
+        """Pool the input."""
         return F.max_pool1d(inp, self.kernel_size, self.stride, self.padding)
 
 
@@ -178,7 +178,7 @@ class AvgPool1d(_RowPool):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Pool."""
+        """Pool the input."""
         return F.avg_pool1d(inp, self.kernel_size, self.stride, self.padding)
 
 
@@ -202,7 +202,7 @@ class AdaptiveAvgPool2d(Module):
         self.oshp = pair("oshp", oshp)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Pool."""
+        """Pool the input."""
         return F.adaptive_avg_pool2d(inp, self.oshp)
 
     def _describe(self) -> str:
@@ -219,7 +219,7 @@ class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Pool."""
+        """Pool the input."""
         return F.adaptive_max_pool2d(inp, self.oshp)
 
 

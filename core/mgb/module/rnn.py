@@ -85,7 +85,8 @@ class _Cell(Module):
         """Project inputs of any number of axes to the gates: for a whole sequence in one product."""
         if not inputs.ndim or inputs.shape[-1] != self.input_size:
             raise ShapeError(
-                f"{type(self).__name__}: an input of shape {inputs.shape} has no {self.input_size} features"
+                f"{type(self).__name__}: the input must have {self.input_size} features in its last axis, "
+                f"got shape {inputs.shape}"
             )
         return F.linear(inputs, self.weight_ih, self.bias_ih)
 
@@ -219,7 +220,7 @@ class _Recurrent(Module):
         self.directions = 2 if bidirectional else 1
         wide = self.directions * self.hidden_size
         if size("num_layers", num_layers) < 1:
-            raise ShapeError(f"{type(self).__name__}: num_layers = {num_layers}, but it takes at least one")
+            raise ShapeError(f"{type(self).__name__}: num_layers must be at least 1, got {num_layers}")
         widths = [input_size, *[wide] * (num_layers - 1)]
         self.cells = [
             self.cell(width, hidden_size, bias, **options) for width in widths for _ in range(self.directions)
@@ -266,7 +267,9 @@ class _Recurrent(Module):
             state = cell.step(seen[time], state)
             hidden.append(state[0])
         if not hidden:
-            raise ShapeError(f"{type(self).__name__}: the sequence {inputs.shape} has no time")
+            raise ShapeError(
+                f"{type(self).__name__}: the time axis must have at least one step, got shape {inputs.shape}"
+            )
         return F.stack(hidden[::-1] if backwards else hidden), state
 
     def _describe(self) -> str:

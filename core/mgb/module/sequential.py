@@ -34,7 +34,7 @@ class Sequential(Module):
             setattr(self, key, module)
 
     def forward(self, inp: Any) -> Any:
-        """Through every module."""
+        """Call every module in turn."""
         for module in self:
             inp = module(inp)
         return inp

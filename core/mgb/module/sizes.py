@@ -9,7 +9,7 @@ from ..errors import ConversionError, ShapeError
 
 
 def size(name: str, value: Any) -> int:
-    """`value`, an argument of the name `name`.
+    """Return `value`, an argument of the name `name`.
 
     Raises
     ------
@@ -21,9 +21,9 @@ def size(name: str, value: Any) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise ConversionError(f"{name} is an integer, got {value!r}") from None
+        raise ConversionError(f"{name} must be an integer, got {value!r}") from None
     if number < 0:
-        raise ShapeError(f"{name} = {number} is negative")
+        raise ShapeError(f"{name} must be at least 0, got {number}")
     if number >= 1 << 63:
-        raise ShapeError(f"{name} = {number} is more than int64 holds")
+        raise ShapeError(f"{name} must be at most 2**63 - 1, got {number}")
     return number

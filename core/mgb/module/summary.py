@@ -129,7 +129,7 @@ def _call(module: Any, inputs: Any, kwargs: Any, outputs: dict[int, str]) -> Non
 
 
 def _shapes(output: Any) -> str:
-    """``(2, 3)``, or ``(2, 3) (2, 4)`` of several."""
+    """Return ``(2, 3)``, or ``(2, 3) (2, 4)`` of several."""
     if isinstance(output, Tensor):
         return str(output.shape)
     if isinstance(output, dict):

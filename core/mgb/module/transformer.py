@@ -131,7 +131,7 @@ class TransformerEncoder(Module):
             getattr(module, "reset_parameters", lambda: None)()
 
     def forward(self, src: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-        """Through every layer; see `TransformerEncoderLayer`."""
+        """Call every layer in turn; see `TransformerEncoderLayer`."""
         for layer in self.layers:
             src = layer(src, mask, is_causal)
         return src if self.norm is None else self.norm(src)

@@ -33,11 +33,11 @@ __all__ = [
 
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned `k` times by a quarter, from the first of `axes` towards the second."""
+    """Rotate `k` times by a quarter, from the first of `axes` towards the second."""
     m = c.as_tensor(m)
     first, second = (normalize_axis("rot90", axis, m.ndim)[0] for axis in axes)
     if first == second:
-        raise ValueError(f"rot90: the axes {tuple(axes)} are one and the same")
+        raise ValueError(f"rot90: axes must be two different axes, got {tuple(axes)}")
     if k % 4 == 2:
         return reverse(m, (first, second))
     if k % 4 == 0:
@@ -57,17 +57,17 @@ def flipud(m: Any) -> Tensor:
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
-    """`axis` before the axis `start`."""
+    """Move `axis` before the axis `start`."""
     a = c.as_tensor(a)
     (place,) = normalize_axis("rollaxis", axis, a.ndim)
     if not -a.ndim <= start <= a.ndim:
-        raise ShapeError(f"rollaxis: start is {start}, of {a.ndim} axes")
+        raise ShapeError(f"rollaxis: start = {start} is out of range (valid: {-a.ndim}..{a.ndim})")
     start = start + a.ndim if start < 0 else start
     return tensor.moveaxis(a, place, start - (place < start))
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """Parts whose lengths differ by 1 at most, the longer ones first, or cut at the indices."""
+    """Split into parts whose lengths differ by 1 at most, the longer ones first, or at the indices."""
     ary = c.as_tensor(ary)
     (place,) = normalize_axis("array_split", axis, ary.ndim)
     length = int(ary.shape[place])
@@ -79,7 +79,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tenso
 
 
 def split_along(axis: int) -> Callable[..., list[Tensor]]:
-    """``np.vsplit`` and its like."""
+    """Make ``np.vsplit`` and the like."""
 
     def parts(ary: Any, indices_or_sections: Any) -> list[Tensor]:
         ary = c.as_tensor(ary)
@@ -99,7 +99,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
 
 
 def trim_zeros(filt: Any, trim: str = "fb") -> Tensor:
-    """A vector without the zeros at its ends. Reads the values."""
+    """Return a vector without the zeros at its ends. Reads the values."""
     row: Tensor = c.as_tensor(filt)
     (places,) = np.nonzero(row.numpy())
     if not places.size:
@@ -112,18 +112,18 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Tensor:
 
 
 def column_stack(tup: Sequence[Any]) -> Tensor:
-    """Side by side; a vector is a column."""
+    """Put arrays side by side; a vector is a column."""
     parts = map(c.as_tensor, tup)
     return tensor.concat([reshape(x, shape=(x.size, 1)) if x.ndim < 2 else x for x in parts], 1)
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Tensor:
-    """`values` behind `arr`; without an axis, both in a row."""
+    """Return `values` behind `arr`; without an axis, both in a row."""
     return c.concatenate(tensors("append", (arr, values)), axis)
 
 
 def block(arrays: Any) -> Tensor:
-    """Blocks in nested lists, the innermost side by side along the last axis."""
+    """Assemble blocks in nested lists, the innermost side by side along the last axis."""
 
     def depth(x: Any) -> int:
         return 1 + max(map(depth, x)) if isinstance(x, list) else 0
@@ -144,7 +144,7 @@ def block(arrays: Any) -> Tensor:
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
-    """`values` before the places `obj`, which are those in `arr`."""
+    """Return `values` before the places `obj`, which are those in `arr`."""
     arr, values = tensors("insert", (arr, values))
     arr, place = (flatten(arr), 0) if axis is None else (arr, normalize_axis("insert", axis, arr.ndim)[0])
     length = int(arr.shape[place])
@@ -162,7 +162,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
-    """Without what stands at the places `obj`: an index, a slice, indices or a mask."""
+    """Remove the elements at the positions `obj`: an index, a slice, indices or a mask."""
     arr = c.as_tensor(arr)
     arr, place = (flatten(arr), 0) if axis is None else (arr, normalize_axis("delete", axis, arr.ndim)[0])
     kept = np.delete(np.arange(int(arr.shape[place])), np.asarray(obj) if isinstance(obj, Tensor) else obj)
@@ -205,9 +205,12 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """Of the choices the one of the first condition that is true."""
+    """Select from the choices that of the first condition that is true."""
     if len(condlist) != len(choicelist) or not condlist:
-        raise ValueError(f"select: {len(condlist)} conditions for {len(choicelist)} choices")
+        raise ValueError(
+            f"select: condlist and choicelist must have the same length, at least 1, got {len(condlist)} and "
+            f"{len(choicelist)}"
+        )
     out = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         out = where(condition, choice, out)
@@ -215,7 +218,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 def choose(a: Any, choices: Any, *, mode: str = "raise") -> Tensor:
-    """Of each element the one in the choice of the number in `a`; `mode` says what others are."""
+    """Pick each element from the choice numbered in `a`; `mode` handles other numbers."""
     a = c.as_tensor(a)
     given = list(choices) if not isinstance(choices, Tensor) else [choices[i] for i in range(len(choices))]
     if mode == "wrap":
@@ -223,7 +226,9 @@ def choose(a: Any, choices: Any, *, mode: str = "raise") -> Tensor:
     elif mode == "clip":
         a = c.clip(a, 0, len(given) - 1)
     elif bool(math.any((a < 0) | (a >= len(given)))):
-        raise ValueError(f"choose: an index is not below {len(given)}: see the argument mode")
+        raise ValueError(
+            f"choose: an index is out of range for {len(given)} choices: give mode='wrap' or 'clip'"
+        )
     return select([eq(a, i) for i in range(len(given))], given)
 
 
@@ -239,7 +244,7 @@ def extract(condition: Any, arr: Any) -> Tensor:
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
-    """By the last condition that is true the function, of all elements, or the number; else the last one.
+    """Apply the function, or take the number, of the last condition that is true; else the last one.
 
     Examples
     --------
@@ -251,7 +256,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     if np.ndim(conditions[0]) == 0 and x.ndim:
         conditions = [np.asarray(conditions)]
     if len(funclist) not in (len(conditions), len(conditions) + 1):
-        raise ValueError(f"piecewise: {len(funclist)} functions for {len(conditions)} conditions")
+        raise ValueError(
+            f"piecewise: {len(conditions)} conditions need as many functions or one more, got {len(funclist)}"
+        )
     found = [f(x, *args, **kw) if callable(f) else f for f in funclist]
     out = found[-1] if len(found) > len(conditions) else 0
     for condition, value in zip(conditions, found):
@@ -263,12 +270,12 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
 
 def partition(a: Any, kth: Any, axis: int | None = -1) -> Tensor:
-    """As `sort`, which leaves every element at its place."""
+    """Sort like `sort`, which puts every element at its place."""
     return c.sort(c.as_tensor(a), axis)
 
 
 def argpartition(a: Any, kth: Any, axis: int | None = -1) -> Tensor:
-    """As `argsort`, which leaves every element at its place."""
+    """Return `argsort`, which puts every element at its place."""
     return c.argsort(c.as_tensor(a), axis)
 
 
@@ -282,7 +289,7 @@ def lexsort(keys: Any, axis: int = -1) -> Tensor:
 
 
 def unravel_index(indices: Any, shape: Sequence[int]) -> tuple[Tensor, ...]:
-    """Places in a row as places along each axis of `shape`."""
+    """Convert flat indices to indices along each axis of `shape`."""
     rest, found = c.as_tensor(indices), []
     for length in reversed(tuple(shape)):
         found.append(rest % length)
@@ -291,7 +298,7 @@ def unravel_index(indices: Any, shape: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise") -> Tensor:
-    """Places along each axis of `dims` as places in a row; `mode` says what is done with others."""
+    """Convert indices along each axis of `dims` to flat indices; `mode` handles those out of range."""
     out: Any = 0
     for index, length in zip(multi_index, dims, strict=True):
         place = c.as_tensor(index)
@@ -300,7 +307,9 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
         elif mode == "clip":
             place = c.clip(place, 0, length - 1)
         elif bool(math.any((place < 0) | (place >= length))):
-            raise ValueError(f"ravel_multi_index: an index is not below {length}: see the argument mode")
+            raise ValueError(
+                f"ravel_multi_index: an index is out of range for length {length}: give mode='wrap' or 'clip'"
+            )
         out = out * length + place
     return c.as_tensor(out)
 
@@ -309,7 +318,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
 
 
 def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi) -> Tensor:
-    """Angles without jumps: what is more than `discont` is taken off by whole periods."""
+    """Remove the jumps of angles: whole periods are taken off a difference above `discont`."""
     p = c.as_tensor(p)
     (place,) = normalize_axis("unwrap", axis, p.ndim)
     steps = c.diff(p, axis=place)
@@ -329,7 +338,7 @@ def fix(x: Any) -> Tensor:
 
 
 def infinite(sign: int) -> Callable[[Any], Tensor]:
-    """``np.isposinf`` or ``np.isneginf``."""
+    """Make ``np.isposinf`` or ``np.isneginf``."""
 
     def found(x: Any) -> Tensor:
         return eq(c.as_tensor(x), sign * np.inf)
@@ -357,7 +366,7 @@ def inner(a: Any, b: Any) -> Tensor:
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """`func1d` of each vector along `axis`, one after the other: `mgb.vmap` does all at once."""
+    """Apply `func1d` to each vector along `axis`, one after the other: `mgb.vmap` does all at once."""
     arr = c.as_tensor(arr)
     (place,) = normalize_axis("apply_along_axis", axis, arr.ndim)
     last = tensor.moveaxis(arr, place, -1)
@@ -369,7 +378,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Tensor:
-    """``func(a, axis)`` over one of the axes after the other, which stay with length 1."""
+    """Apply ``func(a, axis)`` over one of the axes after the other, which stay with length 1."""
     out = c.as_tensor(a)
     for axis in (axes,) if isinstance(axes, int) else axes:
         found = c.as_tensor(func(out, axis))

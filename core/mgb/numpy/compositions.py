@@ -33,12 +33,12 @@ from ..tensor.apply import literal, tensors
 
 
 def as_tensor(value: Any) -> Tensor:
-    """`value` itself, or the literal that it is."""
+    """Return `value` itself, or the literal that it is."""
     return value if isinstance(value, Tensor) else literal(value)
 
 
 def on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For functions whose answer is no Tensor: they read the values."""
+    """Make a function whose result is not a Tensor: it reads the values."""
 
     @wraps(function)
     def read(*args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ def reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """As `reduction`, with a value to begin from."""
+    """Make a `reduction` with a value to begin from."""
 
     def reduced(
         a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None
@@ -73,7 +73,7 @@ def reduction_from(function: Callable[..., Tensor], join: Callable[..., Tensor])
 
 
 def extreme(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """As `reduction_from`, without a dtype; the extreme of nothing is the value to begin from."""
+    """Make a `reduction_from` without a dtype; of an empty array it is the value to begin from."""
 
     def reduced(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None) -> Tensor:
         a = as_tensor(a)
@@ -89,7 +89,7 @@ def extreme(function: Callable[..., Tensor], join: Callable[..., Tensor]) -> Cal
 
 
 def spread(function: Callable[..., Tensor], root: bool) -> Callable[..., Tensor]:
-    """`var` or `std`, divided by ``n - ddof``."""
+    """Make `var` or `std`, divided by ``n - ddof``."""
 
     def reduced(
         a: Tensor, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
@@ -121,7 +121,7 @@ def average(
             places = normalize_axis("average", axis, a.ndim)
             if axis is None or share.shape != tuple(a.shape[i] for i in places):
                 raise ShapeError(
-                    f"average: weights of shape {share.shape} do not belong to {a.shape} along {axis}"
+                    f"average: weights of shape {share.shape} do not fit {a.shape} along axis {axis}"
                 )
             share = reshape(share, shape=tuple(d if i in places else 1 for i, d in enumerate(a.shape)))
             share = tensor.broadcast_to(share, a.shape)
@@ -143,10 +143,12 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
 
 
 def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """`functional.split` that takes no parts of unequal lengths."""
+    """Split like `functional.split`, but into parts of equal lengths only."""
     (place,) = normalize_axis("split", axis, ary.ndim)
     if is_single(indices_or_sections) and ary.shape[place] % operator.index(indices_or_sections):
-        raise ShapeError(f"split: axis {place} of {ary.shape} has no {indices_or_sections} equal parts")
+        raise ShapeError(
+            f"split: cannot split axis {place} of shape {ary.shape} into {indices_or_sections} equal parts"
+        )
     return tensor.split(ary, indices_or_sections, place)
 
 
@@ -157,7 +159,7 @@ def median(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     rows = transpose(a, axes=(*kept, *axes))
     length = prod([a.shape[i] for i in axes])
     if not length:
-        raise ShapeError(f"median of nothing: {a.shape} has no elements along {axes}")
+        raise ShapeError(f"median of an empty array: shape {a.shape}, axis {axes}")
     rows = reshape(rows, shape=(*(a.shape[i] for i in kept), length))
     rows = rows if a.dtype in dtypes.FLOATS else cast(rows, dtype=dtypes.float32)
     last = rows.ndim - 1
@@ -185,7 +187,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 
 
 def round_even(a: Tensor, decimals: int = 0) -> Tensor:
-    """To `decimals` digits after the point; halfway cases go to the even neighbour."""
+    """Round to `decimals` digits after the point; halfway cases go to the even neighbour."""
     if decimals == 0:
         return +a if a.dtype.kind in "biu" else round(a)
     if decimals > 0:
@@ -195,9 +197,9 @@ def round_even(a: Tensor, decimals: int = 0) -> Tensor:
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Tensor:
-    """`a` within bounds; the upper one holds where they cross, and NaN among them gives NaN."""
+    """Return `a` within bounds; the upper one holds where they cross, and NaN among them gives NaN."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
-        raise ValueError("clip: a bound is given twice, by its place and as min= or max=")
+        raise ValueError("clip: a bound is given twice: give either a_min or min, and either a_max or max")
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     raised = +as_tensor(a) if low is None else maximum(a, low)
     return raised if high is None else minimum(raised, high)
@@ -206,7 +208,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 def nan_to_num(
     x: Tensor, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """Numbers for NaN and the infinities: the largest there are, unless others are given."""
+    """Replace NaN and the infinities by numbers: the largest there are, unless others are given."""
     if x.dtype not in dtypes.FLOATS:
         return +x
     most = float(finfo(x.dtype).max)  # type: ignore[no-untyped-call]
@@ -224,7 +226,9 @@ def interp(x: Any, xp: Any, fp: Any, left: float | None = None, right: float | N
     """Return the piecewise linear function through (`xp`, `fp`) at `x`; `xp` ascends."""
     x, xp, fp = tensors("interp", (x, xp, fp))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
-        raise ShapeError(f"interp: xp {xp.shape} and fp {fp.shape} are to be two vectors of one length")
+        raise ShapeError(
+            f"interp: xp and fp must be vectors of the same length, got shapes {xp.shape} and {fp.shape}"
+        )
     reached = le(xp, reshape(x, shape=(*x.shape, 1)))
     count = reshape(reduce_sum(cast(reached, dtype=dtypes.int32), axis=(x.ndim,)), shape=x.shape)
     after = minimum(maximum(count, min(1, xp.size - 1)), xp.size - 1)
@@ -260,7 +264,7 @@ def diff(a: Tensor, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     Tensor([1., 2.], device=xpux:0)
     """
     if n < 0:
-        raise ShapeError(f"diff: n = {n} is negative")
+        raise ShapeError(f"diff: n must be at least 0, got {n}")
     if n == 0:
         return a
     (place,) = normalize_axis("diff", axis, a.ndim)
@@ -322,7 +326,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
 
 
 def at_least(ndim: int) -> Callable[..., Any]:
-    """``np.atleast_1d`` and its like."""
+    """Make ``np.atleast_1d`` and the like."""
 
     def padded(*arys: Any) -> Any:
         made = [_with_axes(as_tensor(a), ndim) for a in arys]
@@ -332,7 +336,7 @@ def at_least(ndim: int) -> Callable[..., Any]:
 
 
 def _with_axes(x: Tensor, ndim: int) -> Tensor:
-    """New axes in front; of a vector or a matrix, the third goes to the end, as in NumPy."""
+    """Add axes in front; of a vector or a matrix, the third goes to the end, as in NumPy."""
     if x.ndim >= ndim:
         return x
     if ndim < 3:
@@ -341,7 +345,7 @@ def _with_axes(x: Tensor, ndim: int) -> Tensor:
 
 
 def stacked(ndim: int, axis: int) -> Callable[..., Tensor]:
-    """``np.vstack`` and its like."""
+    """Make ``np.vstack`` and the like."""
 
     def joined(tup: Sequence[Any]) -> Tensor:
         parts = [_with_axes(t, ndim) for t in tensors("concat", tup)]
@@ -354,7 +358,7 @@ def pad(array: Tensor, pad_width: Any, mode: Any = "constant", constant_values: 
     """Return a border on each side of each axis."""
     given = np.asarray(pad_width)
     if given.dtype.kind not in "iu":
-        raise TypeError(f"pad: pad_width is made of integers, got {pad_width!r}")
+        raise TypeError(f"pad: pad_width must be integers, got {pad_width!r}")
     if given.shape not in ((), (1,), (2,), (1, 1), (1, 2), (array.ndim, 1), (array.ndim, 2)):
         raise ShapeError(f"pad: pad_width {pad_width!r} is not a pair for each of the {array.ndim} axes")
     if given.size and given.min() < 0:
@@ -367,7 +371,7 @@ def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
     """Return the diagonal of the matrices in two axes; it becomes the last axis."""
     i, j = (normalize_axis("diagonal", axis, a.ndim)[0] for axis in (axis1, axis2))
     if i == j:
-        raise ShapeError(f"diagonal: axis {axis1} stands twice")
+        raise ShapeError(f"diagonal: axis1 and axis2 must differ, got {axis1} twice")
     a = transpose(a, axes=(*(n for n in range(a.ndim) if n not in (i, j)), i, j))
     rows, columns = a.shape[-2:]
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
@@ -406,10 +410,10 @@ def bincount(x: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """Count each number in `x`, or sum its weights. Reads the greatest."""
     x = as_tensor(x)
     if x.ndim != 1 or x.dtype not in dtypes.INTEGERS:
-        raise ShapeError(f"bincount: a vector of integers is wanted, got {x.dtype} of shape {x.shape}")
+        raise ShapeError(f"bincount: x must be a vector of integers, got {x.dtype} of shape {x.shape}")
     values = x.numpy()
     if values.size and values.min() < 0:
-        raise ShapeError(f"bincount: {values.min()} is negative")
+        raise ShapeError(f"bincount: the numbers in x must be at least 0, got {values.min()}")
     length = max(amount(minlength, "bincount: minlength"), int(values.max()) + 1 if values.size else 0)
     share = tensor.ones(x.shape, dtypes.int32, x.device) if weights is None else as_tensor(weights)
     nothing = tensor.zeros((length,), share.dtype, x.device)
@@ -426,7 +430,7 @@ def histogram(
 
 
 def histograms(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``np.histogram2d`` or ``np.histogramdd``, which read the values, with their results as Tensors."""
+    """Make ``np.histogram2d`` or ``np.histogramdd``, which read the values, with Tensors as results."""
 
     def as_tensors(value: Any) -> Any:
         return [Tensor(v) for v in value] if isinstance(value, list | tuple) else Tensor(value)
@@ -439,7 +443,7 @@ def histograms(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable: bool = True) -> Tensor:
-    """In order; without an axis, the flattened `a`. It is stable, whatever `kind`."""
+    """Sort; without an axis, the flattened `a`. It is stable, whatever `kind`."""
     return math.sort(flatten(a) if axis is None else a, dim=-1 if axis is None else axis)[0]
 
 
@@ -449,7 +453,7 @@ def argsort(a: Tensor, axis: int | None = -1, kind: str | None = None, *, stable
 
 
 def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Tensor:
-    """Elements by their places; those out of range are refused, or go round, or are those of the nearest end.
+    """Take elements by index; `mode` says whether those out of range raise, wrap around or are clipped.
 
     Examples
     --------
@@ -463,13 +467,13 @@ def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
         a = as_tensor(a)
         length = a.size if axis is None else a.shape[axis]
         if not length and places.size:
-            raise IndexError(f"take: there is nothing to take from along axis {axis} of shape {a.shape}")
+            raise IndexError(f"take: cannot take from the empty axis {axis} of shape {a.shape}")
         indices = places % length if mode == "wrap" else maximum(minimum(places, length - 1), 0)
     return tensor.take(a, indices, axis)
 
 
 def take_along_axis(arr: Tensor, indices: Any, axis: int | None = -1) -> Tensor:
-    """`gather` in NumPy's order of arguments.
+    """Gather elements, like `gather` but in NumPy's order of arguments.
 
     Examples
     --------

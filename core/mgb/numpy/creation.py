@@ -34,7 +34,7 @@ def _kind_of(*numbers: Any) -> str:
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """`obj` as a Tensor.
+    """Return `obj` as a Tensor.
 
     Parameters
     ----------
@@ -58,14 +58,19 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
     """
     if not isinstance(obj, Tensor):
         if copy is False:
-            raise ValueError("asarray: what is no Tensor is copied: leave copy=False away")
+            raise ValueError(
+                f"asarray: copy=False is only for Tensors, got {type(obj).__name__}, which is copied: leave "
+                "copy out"
+            )
         if isinstance(obj, list | tuple) and _holds_tensors(obj):
             parts = [asarray(one, dtype=dtype, device=device) for one in obj]
             return stack(parts, 0)
         return Tensor(obj, _natural(obj) if dtype is None else dtype, device)
     made = astype(obj, obj.dtype if dtype is None else dtype, copy=copy is True, device=device)
     if copy is False and made is not obj:
-        raise ValueError(f"asarray: with copy=False {obj.dtype} on {obj.device} stays what and where it is")
+        raise ValueError(
+            f"asarray: copy=False cannot change dtype or device, which are {obj.dtype} and {obj.device}"
+        )
     return made
 
 
@@ -82,7 +87,7 @@ def _natural(obj: Any) -> np.dtype[Any]:
 
 
 def full(shape: creation.Shape, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`fill_value` everywhere; without a `dtype`, a float makes float32, an integer int64.
+    """Return `fill_value` everywhere; without a `dtype`, a float makes float32, an integer int64.
 
     Examples
     --------
@@ -95,7 +100,7 @@ def full(shape: creation.Shape, fill_value: Any, *, dtype: Any = None, device: s
 
 
 def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`fill_value` everywhere, with the shape, dtype and device of `x`.
+    """Return `fill_value` everywhere, with the shape, dtype and device of `x`.
 
     Examples
     --------
@@ -108,7 +113,7 @@ def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: str |
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """``start, start + step, ...`` up to `stop`, which is left out; of integers int64, else float32.
+    """Return ``start, start + step, ...`` up to `stop`, which is left out; of integers int64, else float32.
 
     Examples
     --------
@@ -129,7 +134,7 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False.
+    """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False.
 
     Examples
     --------
@@ -142,7 +147,7 @@ def linspace(
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
 ) -> Tensor:
-    """1 on the `k`-th diagonal of a matrix, 0 beside it.
+    """Return 1 on the `k`-th diagonal of a matrix, 0 beside it.
 
     Examples
     --------
@@ -167,7 +172,7 @@ def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> list[Tens
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """0 above the `k`-th diagonal of the matrices in the last two axes.
+    """Return 0 above the `k`-th diagonal of the matrices in the last two axes.
 
     Examples
     --------
@@ -179,7 +184,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """0 below the `k`-th diagonal of the matrices in the last two axes.
+    """Return 0 below the `k`-th diagonal of the matrices in the last two axes.
 
     Examples
     --------
@@ -219,5 +224,5 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     if device is None or made.device == device:
         return made
     if copy is False and not devices.same_place(made.device, devices.canonical(device)):
-        raise ValueError(f"from_dlpack: with copy=False it stays on {made.device}, and {device} is asked for")
+        raise ValueError(f"from_dlpack: copy=False cannot move the array from {made.device} to {device}")
     return methods.to(made, device)

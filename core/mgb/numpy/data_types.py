@@ -60,7 +60,7 @@ class IntegerInfo(NamedTuple):
 
 
 def default(dtype: Any, kind: str) -> np.dtype[Any]:
-    """`dtype`, or without one what is made of that kind."""
+    """Return `dtype`, or without one what is made of that kind."""
     return DEFAULTS[kind] if dtype is None else dtypes.as_dtype(dtype)
 
 
@@ -70,7 +70,7 @@ def dtype_of(value: Any) -> np.dtype[Any]:
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Tensor:
-    """`x` as `dtype`, on `device`.
+    """Return `x` as `dtype`, on `device`.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 
 def finfo(type: Any, /) -> FloatInfo:
-    """The limits of a floating-point dtype, or of the parts of a complex one, given by itself or by a Tensor.
+    """Return the limits of a floating-point dtype, or of a complex dtype's parts, or of a Tensor's dtype.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """
     operands = [type(one) if type(one) in dtypes.WEAK else dtype_of(one) for one in arrays_and_dtypes]
     if all(isinstance(one, type) for one in operands):
-        raise ValueError("result_type: at least one Tensor or dtype is wanted")
+        raise ValueError("result_type: needs at least one Tensor or dtype")
     return dtypes.common(operands)
 
 

@@ -157,7 +157,7 @@ _trunc = unary("trunc", e.trunc, "")
 
 
 def positive(x: Any, /) -> Tensor:
-    """`x`.
+    """Return `x`.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def positive(x: Any, /) -> Tensor:
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
-    """`x` within [`min`, `max`]; a bound that is None does not bind, NaN stays NaN. It keeps the dtype.
+    """Return `x` within [`min`, `max`], in its dtype; a bound that is None does not bind, NaN stays NaN.
 
     Examples
     --------

@@ -39,10 +39,10 @@ def _norm(name: str, norm: str | None) -> str:
 
 
 def _fitted(name: str, x: Tensor, length: int, axis: int) -> Tensor:
-    """`x` cut, or with zeros at its end, so that `axis` is `length` long."""
+    """Return `x` cut, or with zeros at its end, so that `axis` is `length` long."""
     own = x.shape[axis]
     if length < 1:
-        raise ShapeError(f"{name}: a transform of {length} elements: at least one is wanted")
+        raise ShapeError(f"{name}: the length of a transform must be at least 1, got {length}")
     if own > length:
         return cut_along(x, axis, 0, length)
     if own == length:
@@ -82,7 +82,7 @@ def _of_real(name: str, a: Any, s: Lengths, axes: Axes, norm: str | None) -> Ten
     (x,) = tensors(name, (a,))
     places, lengths = _places(name, x, s, axes)
     if not places:
-        raise ShapeError(f"{name}: at least one axis is wanted")
+        raise ShapeError(f"{name}: axes is empty: give at least one axis")
     for place, length in zip(places, lengths, strict=True):
         x = _fitted(name, x, length, place)
     *others, last = places
@@ -96,11 +96,11 @@ def _to_real(name: str, a: Any, s: Lengths, axes: Axes, norm: str | None) -> Ten
     (x,) = tensors(name, (a,))
     places, lengths = _places(name, x, s, axes)
     if not places:
-        raise ShapeError(f"{name}: at least one axis is wanted")
+        raise ShapeError(f"{name}: axes is empty: give at least one axis")
     *others, last = places
     length = lengths[-1] if s is not None and s[-1] != -1 else 2 * (x.shape[last] - 1)
     if length < 1:
-        raise ShapeError(f"{name}: a transform of {length} elements: at least one is wanted")
+        raise ShapeError(f"{name}: the length of a transform must be at least 1, got {length}")
     for place, wanted in zip(places, (*lengths[:-1], ops.half(length)), strict=True):
         x = _fitted(name, x, wanted, place)
     if others:
@@ -194,7 +194,7 @@ irfft2 = _several("irfft2", _to_real, (-2, -1), "The inverse of `rfft2`.")
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = "float32", device: str | None = None) -> Tensor:
-    """The frequencies of the elements of `fft`, in cycles for each unit of `d`, the step of the samples."""
+    """Return the frequencies of the elements of `fft`, in cycles per unit of `d`, the step of the samples."""
     place = along((amount(n, "fftfreq: n"),), (0,), dtype, _device(device))
     return where(le((n + 1) // 2, place), place - n, place) / (n * d)
 

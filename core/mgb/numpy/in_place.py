@@ -23,20 +23,20 @@ __all__ = [
 
 
 def copyto(dst: Tensor, src: Any, *, where: Any = True) -> None:
-    """`src` into `dst`, where `where` is true."""
+    """Copy `src` into `dst`, where `where` is true."""
     new = tensor.broadcast_to(c.as_tensor(src).astype(dst.dtype), dst.shape)
     dst[...] = new if where is True else tensor.where(where, new, dst)
 
 
 def putmask(a: Tensor, mask: Any, values: Any) -> None:
-    """The values, again and again, into the places of the mask."""
+    """Write the values, repeated, where the mask is true."""
     values = flatten(c.as_tensor(values)).astype(a.dtype)
     every = tensor.take(values, np.arange(a.size) % values.size, 0)
     a[...] = where(c.as_tensor(mask), reshape(every, shape=a.shape), a)
 
 
 def place(arr: Tensor, mask: Any, vals: Any) -> None:
-    """The values, one after the other, into the places of the mask."""
+    """Write the values, one after the other, where the mask is true."""
     mask = flatten(c.as_tensor(mask)).astype("bool")
     values = flatten(c.as_tensor(vals)).astype(arr.dtype)
     if not values.size:
@@ -46,7 +46,7 @@ def place(arr: Tensor, mask: Any, vals: Any) -> None:
 
 
 def put(a: Tensor, ind: Any, v: Any) -> None:
-    """The values, one after the other, into places of the elements in a row."""
+    """Write the values, one after the other, at flat indices."""
     (places,) = tensors("put", (ind,))
     places, values = flatten(places), flatten(c.as_tensor(v)).astype(a.dtype)
     flat = +flatten(a)
@@ -55,7 +55,7 @@ def put(a: Tensor, ind: Any, v: Any) -> None:
 
 
 def put_along_axis(arr: Tensor, indices: Any, values: Any, axis: int | None) -> None:
-    """The values into the places that `take_along_axis` takes."""
+    """Write the values where `take_along_axis` takes."""
     (indices,) = tensors("put_along_axis", (indices,))
     flat, along = (flatten(arr), 0) if axis is None else (arr, axis)
     source = tensor.broadcast_to(c.as_tensor(values).astype(arr.dtype), indices.shape)
@@ -63,7 +63,7 @@ def put_along_axis(arr: Tensor, indices: Any, values: Any, axis: int | None) -> 
 
 
 def fill_diagonal(a: Tensor, val: Any, wrap: bool = False) -> None:
-    """The values along the diagonal; `wrap` starts again below a square."""
+    """Write the values along the diagonal; `wrap` starts again below a square."""
     columns = a.shape[1] if a.ndim == 2 else a.shape[0]
     step = columns + 1 if a.ndim == 2 else 1 + sum(columns**i for i in range(1, a.ndim))
     end = a.size if wrap or a.ndim > 2 else columns * columns
@@ -72,7 +72,7 @@ def fill_diagonal(a: Tensor, val: Any, wrap: bool = False) -> None:
 
 
 def at(fold: str, sign: int = 1) -> Callable[[Tensor, Any, Any], None]:
-    """``np.add.at`` and its like: the values folded into the places, as often as one stands there."""
+    """Make ``np.add.at`` and the like: values are reduced into elements, as often as an index occurs."""
 
     def folded(a: Tensor, indices: Any, b: Any) -> None:
         places = reshape(tensor.arange(a.size, dtype="int32", device=a.device), shape=a.shape)[indices]

@@ -44,7 +44,7 @@ def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
 
 
 def reshape(x: Tensor, /, shape: Shape, *, copy: bool | None = None) -> Tensor:
-    """The same elements in row-major order under another shape, where one length may be -1.
+    """Return the same elements in row-major order under another shape, where one length may be -1.
 
     A Tensor is a value: whether its memory is copied is seen by nobody, whatever `copy` says.
 
@@ -57,7 +57,7 @@ def reshape(x: Tensor, /, shape: Shape, *, copy: bool | None = None) -> Tensor:
 
 
 def squeeze(x: Tensor, /, axis: Shape) -> Tensor:
-    """Without the axes in `axis`, whose length is 1.
+    """Remove the axes in `axis`, whose length is 1.
 
     Examples
     --------

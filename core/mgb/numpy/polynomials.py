@@ -61,7 +61,7 @@ def polymul(a1: Any, a2: Any) -> Tensor:
 
 
 def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
-    """Quotient and rest. Zeros at the front of the rest are taken off, which reads it."""
+    """Return quotient and remainder. Leading zeros of the remainder are removed, which reads it."""
     rest, divisor = (c.at_least(1)(x) for x in _floats("polydiv", u, v))
     degree, steps = int(divisor.shape[0]) - 1, int(rest.shape[0]) - int(divisor.shape[0]) + 1
     found: list[Tensor] = []
@@ -100,7 +100,9 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, *, w: Any = No
     """Return the polynomial of degree `deg` that is nearest to the points by least squares."""
     x, y = _floats("polyfit", x, y)
     if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or not x.size:
-        raise ShapeError(f"polyfit: x {x.shape} is a vector, and y {y.shape} has as many rows")
+        raise ShapeError(
+            f"polyfit: x must be a vector and y have as many rows, got shapes {x.shape} and {y.shape}"
+        )
     powers, values = vander(x, deg + 1), y
     if w is not None:
         powers = powers * w[:, None]

@@ -43,7 +43,7 @@ _PLACES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _halves(place: Tensor, whole: float, other: float) -> Tensor:
-    """So far behind the element before `place`, where that is whole, or else."""
+    """Round `place` down and add `whole` where it was an integer, `other` elsewhere."""
     before = floor(place)
     return before + where(eq(place, before), whole, other)
 
@@ -63,7 +63,7 @@ def _quantile(x: Tensor, q: Tensor, axis: Any, method: str, keepdims: bool, skip
     x = x if x.dtype in dtypes.FLOATS else cast(x, dtype=dtypes.float32)
     left, length = tuple(x.shape[i] for i in kept), prod([x.shape[i] for i in axes])
     if not length:
-        raise ShapeError(f"quantile of nothing: {x.shape} has no elements along {axes}")
+        raise ShapeError(f"quantile of an empty array: shape {x.shape}, axis {axes}")
     shape = tuple(1 if i in axes else d for i, d in enumerate(x.shape)) if keepdims else left
     rows = reshape(transpose(x, axes=(*kept, *axes)), shape=(*left, length))
     none = math.sum(e.isnan(rows), -1, keepdims=True).astype("float64")
@@ -88,14 +88,14 @@ def _at(ordered: Tensor, place: Tensor, n: Tensor) -> Tensor:
 
 
 def quantiles(share: float, skip: bool) -> Callable[..., Tensor]:
-    """``np.quantile`` and its like: `q` times `share`, without what is NaN if `skip`."""
+    """Make ``np.quantile`` and the like: `q` times `share`, without what is NaN if `skip`."""
 
     def found(a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Tensor:
         x = a if isinstance(a, Tensor) else literal(a)
         if not isinstance(q, Tensor):
             given = np.asarray(q, np.float64)
             if given.size and not (given.min() >= 0 and given.max() * share <= 1):
-                raise ValueError(f"quantile: {q} is not between 0 and {1 / share:g}")
+                raise ValueError(f"quantile: q must be between 0 and {1 / share:g}, got {q}")
             q = literal(given, dtypes.float64, x.device)
         return _quantile(x, q.astype("float64") * share, axis, method, keepdims, skip)
 

@@ -46,7 +46,7 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """`num` evenly spaced numbers from `start` to `stop` along `axis`; with `retstep` also the distances."""
+    """Return `num` evenly spaced numbers from `start` to `stop` along `axis`; or these and the step."""
     first, last = _ends("linspace", start, stop)
     share = _shares(first, num, endpoint)
     made = tensor.moveaxis(first * (1 - share) + last * share, 0, axis)
@@ -72,7 +72,7 @@ def logspace(
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Tensor:
-    """`num` numbers from `start` to `stop` of one sign, each the same multiple of the one before."""
+    """Return `num` numbers from `start` to `stop` of one sign, each the same multiple of the one before."""
     first, last = _ends("geomspace", start, stop)
     share = _shares(first, num, endpoint)
     way = log(magnitude(last)) - log(magnitude(first))
@@ -89,7 +89,7 @@ def common_type(*arrays: Any) -> Any:
 
 
 def ix_(*args: Any) -> tuple[Tensor, ...]:
-    """Vectors of indices, each along an axis of its own; those of a mask are read."""
+    """Return vectors of indices, each along an axis of its own; those of a mask are read."""
     found = []
     for place, x in enumerate(map(c.as_tensor, args)):
         vector = tensor.nonzero(x)[0] if x.dtype == dtypes.bool_ else flatten(x)

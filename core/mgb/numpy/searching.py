@@ -30,7 +30,7 @@ def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: b
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """`x` in order along `axis`.
+    """Return `x` in order along `axis`.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class UniqueInverse(NamedTuple):
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The different elements in order, their first places, which of them each element is, and how often.
+    """Return the unique elements in order, their first indices, the inverse indices and the counts.
 
     A NaN differs from all others. The values are read: inside a trace that ends one program.
 

@@ -17,7 +17,7 @@ from . import compositions as c
 
 
 def reduceat(fold: str) -> Callable[..., Tensor]:
-    """``np.add.reduceat`` and its like: of each index the elements from there to the next index, folded.
+    """Make ``np.add.reduceat`` and the like: each index reduces the elements up to the next one.
 
     Where the next one is not larger there is but the element at the index. The indices are read.
     """
@@ -29,10 +29,12 @@ def reduceat(fold: str) -> Callable[..., Tensor]:
         first = np.asarray(indices.numpy() if isinstance(indices, Tensor) else indices)
         length = int(array.shape[along])
         if first.ndim != 1 or first.dtype.kind not in "iu":
-            raise ShapeError(f"reduceat: indices are integers in a row, not {first.dtype} of {first.shape}")
+            raise ShapeError(
+                f"reduceat: indices must be a vector of integers, got {first.dtype} of shape {first.shape}"
+            )
         if first.size and not 0 <= int(first.min()) <= int(first.max()) < length:
             wrong = first[(first < 0) | (first >= length)][0]
-            raise IndexError(f"reduceat: index {wrong} is not within the {length} elements of axis {along}")
+            raise IndexError(f"reduceat: index {wrong} is out of range for axis {along} of length {length}")
         counts = np.maximum(np.append(first[1:], length) - first, 1)
         begins = np.cumsum(counts) - counts
         places = np.arange(counts.sum()) + np.repeat(first - begins, counts)

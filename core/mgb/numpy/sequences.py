@@ -39,17 +39,17 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
-    """Between which of the edges each element lies, as int32; the edges ascend or descend."""
+    """Return between which edges each element lies, as int32; the edges ascend or descend."""
     x, bins = tensors("digitize", (x, bins))
     if bins.ndim != 1 or not bins.size:
-        raise ShapeError(f"digitize: the edges are a vector, not of shape {bins.shape}")
+        raise ShapeError(f"digitize: bins must be a non-empty vector, got shape {bins.shape}")
     up = searchsorted_(bins, x, right=not right)
     down = bins.shape[0] - searchsorted_(reverse(bins, (0,)), x, right=not right)
     return where(le(bins[0], bins[-1]), up, down).astype("int32")
 
 
 def kron(a: Any, b: Any) -> Tensor:
-    """`b` times each element of `a`, side by side."""
+    """Multiply `b` by each element of `a`, side by side."""
     a, b = tensors("kron", (a, b))
     ndim = max(a.ndim, b.ndim)
     left, right = ((1,) * (ndim - x.ndim) + x.shape for x in (a, b))
@@ -73,7 +73,7 @@ def cross(
 def _correlated(a: Tensor, v: Tensor, mode: str) -> Tensor:
     """Return the products of `a` with the shorter `v`, moved along it."""
     if a.ndim != 1 or v.ndim != 1 or not a.size or not v.size:
-        raise ShapeError(f"convolve: vectors with elements are wanted, got shapes {a.shape} and {v.shape}")
+        raise ShapeError(f"convolve: needs non-empty vectors, got shapes {a.shape} and {v.shape}")
     length, taps = a.shape[0], v.shape[0]
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"convolve: mode is 'full', 'same' or 'valid', not {mode!r}")
@@ -108,13 +108,15 @@ def _spacing(step: Any, f: Tensor, axis: int) -> Any:
         return step
     (places,) = tensors("gradient", (step,))
     if places.ndim != 1 or places.shape[0] != f.shape[axis]:
-        raise ShapeError(f"gradient: places of {places.shape} do not belong to axis {axis} of {f.shape}")
+        raise ShapeError(
+            f"gradient: coordinates of shape {places.shape} do not fit axis {axis} of shape {f.shape}"
+        )
     steps = places[1:] - places[:-1]
     return reshape(steps, shape=tuple(steps.shape[0] if i == axis else 1 for i in range(f.ndim)))
 
 
 def _slope(f: Tensor, h: Any, axis: int, edge_order: int) -> Tensor:
-    """Second order inside, of order `edge_order` at the ends: Quarteroni et al., "Numerical mathematics"."""
+    """Return a slope of second order inside and of `edge_order` at the ends (Quarteroni et al.)."""
     n = f.shape[axis]
     if n <= edge_order:
         raise ShapeError(f"gradient: axis {axis} of {f.shape} needs at least {edge_order + 1} elements")

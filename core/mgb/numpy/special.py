@@ -64,7 +64,7 @@ class _Bessel(Function):
 
 @lru_cache(maxsize=8)
 def _coefficients(order: int) -> tuple[list[float], list[float]]:
-    """Of ``exp(-x) i(x) / x**order`` up to `_FAR`, and of ``exp(-x) i(x) sqrt(x)`` beyond, in ``1 / x``."""
+    """Fit ``exp(-x) i(x) / x**order`` up to `_FAR`, and ``exp(-x) i(x) sqrt(x)`` beyond, in ``1 / x``."""
     from scipy.special import i0e, ive
 
     def scaled(x: Any) -> Any:
@@ -83,7 +83,7 @@ def _coefficients(order: int) -> tuple[list[float], list[float]]:
 
 
 def _series(coefficients: list[float], x: Tensor) -> Tensor:
-    """Their sum at `x`, by Clenshaw's recurrence."""
+    """Sum the series at `x`, by Clenshaw's recurrence."""
     later: Tensor | float = 0.0
     last: Tensor | float = 0.0
     for c in reversed(coefficients[1:]):

@@ -49,7 +49,9 @@ def _cumulative(name: str, running: Callable[..., Tensor], first: int, meaning: 
         x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
     ) -> Tensor:
         if axis is None and x.ndim != 1:
-            raise ShapeError(f"{name}: an axis of {x.shape} is wanted")
+            raise ShapeError(
+                f"{name}: axis is required for an array of shape {x.shape}, which is not a vector"
+            )
         place = 0 if axis is None else axis
         out = running(x, place, dtype)
         if not include_initial:

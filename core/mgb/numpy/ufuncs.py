@@ -37,14 +37,14 @@ def _floats(name: str, *xs: Any) -> list[Tensor]:
 
 
 def radians(x: Any) -> Tensor:
-    """From degrees to radians."""
+    """Convert degrees to radians."""
     (x,) = _floats("radians", x)
     scaled: Tensor = x * (pi / 180)
     return scaled
 
 
 def degrees(x: Any) -> Tensor:
-    """From radians to degrees."""
+    """Convert radians to degrees."""
     (x,) = _floats("degrees", x)
     scaled: Tensor = x * (180 / pi)
     return scaled
@@ -68,20 +68,20 @@ fmax, fmin = _unless_nan(maximum), _unless_nan(minimum)
 
 
 def heaviside(x: Any, at_zero: Any) -> Tensor:
-    """0 below 0, 1 above, `at_zero` there."""
+    """Return 0 below 0, 1 above, `at_zero` at 0."""
     x, at_zero = _floats("heaviside", x, at_zero)
     step = where(eq(x, 0), at_zero, cast(x > 0, dtype=x.dtype))
     return where(e.isnan(x), np.nan, step)
 
 
 def logaddexp2(a: Any, b: Any) -> Tensor:
-    """``log2(2**a + 2**b)`` without overflow."""
+    """Return ``log2(2**a + 2**b)`` without overflow."""
     a, b = _floats("logaddexp2", a, b)
     return e.logaddexp(a * log(2), b * log(2)) / log(2)
 
 
 def float_power(a: Any, b: Any) -> Tensor:
-    """``a ** b`` in at least float64."""
+    """Return ``a ** b`` in at least float64."""
     a, b = tensors("float_power", (a, b))
     wide = dtypes.complex128 if {a.dtype, b.dtype} & {*dtypes.COMPLEX} else dtypes.float64
     return power(cast(a, dtype=wide), cast(b, dtype=wide))
@@ -100,7 +100,7 @@ def modf(x: Any) -> tuple[Tensor, Tensor]:
 
 
 def ldexp(x: Any, exponent: Any) -> Tensor:
-    """``x * 2**exponent``, in two steps: the power alone may be no number."""
+    """Return ``x * 2**exponent``, in two steps, since the power alone may overflow."""
     (x,), (n,) = _floats("ldexp", x), tensors("ldexp", (exponent,))
     half = quotient(n, 2)
     for part in (half, n - half):
@@ -135,7 +135,7 @@ def spacing(x: Any) -> Tensor:
 def _integers(name: str, *xs: Any) -> list[Tensor]:
     found = tensors(name, xs)
     if wrong := [x.dtype for x in found if x.dtype not in dtypes.INTEGERS]:
-        raise ConversionError(f"{name}: integers are wanted, not {wrong[0]}: use astype('int64')")
+        raise ConversionError(f"{name}: needs integers, got {wrong[0]}: use astype('int64')")
     meeting = dtypes.common([x.dtype for x in found])
     return [cast(x, dtype=meeting) for x in found]
 
@@ -179,7 +179,7 @@ def lcm(a: Any, b: Any) -> Tensor:
 
 
 def matvec(a: Any, x: Any) -> Tensor:
-    """Stacks of matrices times stacks of vectors."""
+    """Multiply stacks of matrices by stacks of vectors."""
     a, x = tensors("matvec", (a, x))
     return squeeze(product(a, x[..., None]), -1)
 
@@ -191,7 +191,7 @@ def vecmat(x: Any, a: Any) -> Tensor:
 
 
 def sinc(x: Any) -> Tensor:
-    """``sin(pi * x) / (pi * x)``; by its series around 0, so that all derivatives are right there."""
+    """Return ``sin(pi * x) / (pi * x)``; by its series around 0, so that all derivatives are right there."""
     (x,) = _floats("sinc", x)
     angle = x * pi
     near = e.abs(angle) < 1e-2

@@ -33,7 +33,7 @@ def _filled(a: Tensor, value: float) -> Tensor:
 
 
 def folded(function: Callable[..., Tensor], nothing: float) -> Callable[..., Tensor]:
-    """`function` of what is not NaN, which counts as `nothing`."""
+    """Make `function` of what is not NaN; NaN counts as `nothing`."""
 
     def reduced(a: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
         return function(_filled(c.as_tensor(a), nothing), axis, keepdims, dtype=dtype)
@@ -42,7 +42,7 @@ def folded(function: Callable[..., Tensor], nothing: float) -> Callable[..., Ten
 
 
 def running(function: Callable[..., Tensor], nothing: float) -> Callable[..., Tensor]:
-    """As `folded`, up to each element."""
+    """Make the cumulative version of `folded`."""
 
     def accumulated(a: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
         return function(_filled(c.as_tensor(a), nothing), axis, dtype)
@@ -55,7 +55,7 @@ nancumsum, nancumprod = running(c.cumsum, 0), running(c.cumprod, 1)
 
 
 def extreme(function: Callable[..., Tensor], bound: float) -> Callable[..., Tensor]:
-    """`min` or `max` of what is not NaN; NaN where all is."""
+    """Make `min` or `max` of what is not NaN; NaN where all is."""
 
     def reduced(a: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
         a = c.as_tensor(a)
@@ -73,7 +73,7 @@ nanmax, nanmin = extreme(math.max, -np.inf), extreme(math.min, np.inf)
 
 
 def place(function: Callable[..., Tensor], bound: float) -> Callable[..., Tensor]:
-    """`argmin` or `argmax` of what is not NaN; -1 where all is, as in JAX."""
+    """Make `argmin` or `argmax` of what is not NaN; -1 where all is, as in JAX."""
 
     def found(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
         a = c.as_tensor(a)
@@ -89,7 +89,7 @@ nanargmax, nanargmin = place(math.argmax, -np.inf), place(math.argmin, np.inf)
 
 
 def _moments(a: Any, axis: Axis, dtype: Any) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """`a` as floats, where it is NaN, and along `axis` how many are not and their mean."""
+    """Return `a` as floats, where it is NaN, and along `axis` how many are not and their mean."""
     a = c.as_tensor(a)
     a = (
         a.astype(dtype)
@@ -105,7 +105,7 @@ def _moments(a: Any, axis: Axis, dtype: Any) -> tuple[Tensor, Tensor | None, Ten
 
 
 def _fitted(out: Tensor, a: Tensor, axis: Axis, keepdims: bool) -> Tensor:
-    """Without the axes of length 1 along which was folded."""
+    """Remove the axes of length 1 that were reduced."""
     return out if keepdims else math.sum(out, axis)
 
 

@@ -58,7 +58,7 @@ def _eager_mish(x: Any) -> Any:
 
 
 def _eager_normal_tail(x: Any) -> tuple[Any, Any, Any]:
-    """``|x|``, at most 1000, ``exp(-x**2 / 2)`` and the distribution function of ``-|x|``, in float64."""
+    """Return ``|x|``, at most 1000, ``exp(-x**2 / 2)`` and the distribution of ``-|x|`` in float64."""
     from scipy import special
 
     a = np.minimum(np.abs(x.astype(np.float64)), 1000)
@@ -84,13 +84,13 @@ def _eager_gelu_grad(x: Any, d: Any) -> Any:
 
 @composite(NUMERIC, grad=lambda g, y, _x: (where(le(y, 0), 0, g),), cheap=True, exact=True)
 def relu(x: Tensor) -> Tensor:
-    """``max(x, 0)``; NaN stays NaN."""
+    """Return ``max(x, 0)``; NaN stays NaN."""
     return maximum(x, 0)
 
 
 @composite(NUMERIC, grad=lambda g, _y, x: (relu6_grad(x, g),))
 def relu6(x: Tensor) -> Tensor:
-    """`x` within [0, 6].
+    """Return `x` within [0, 6].
 
     Examples
     --------
@@ -102,19 +102,19 @@ def relu6(x: Tensor) -> Tensor:
 
 @composite(NUMERIC, grad=lambda g, _y, x, _d: (None, relu6_grad(x, g)))
 def relu6_grad(x: Tensor, d: Tensor) -> Tensor:
-    """`d` where `x` is within (0, 6) or NaN, else 0."""
+    """Return `d` where `x` is within (0, 6) or NaN, else 0."""
     return where(logical_or(le(x, 0), le(6, x)), 0, d)
 
 
 @composite(NUMERIC, grad=lambda g, _y, x, w: (where(lt(0, x), g, g * w), where(lt(x, 0), g * x, 0)))
 def prelu(x: Tensor, w: Tensor) -> Tensor:
-    """`x` where it is positive, else ``w * x``."""
+    """Return `x` where it is positive, else ``w * x``."""
     return where(lt(0, x), x, w * x)
 
 
 @composite(NUMERIC)
 def prelu_grad(x: Tensor, d: Tensor, w: Tensor) -> Tensor:
-    """`d` where ``x >= 0``, else ``w * d``: MegEngine's mode of this name, where 0 counts as positive.
+    """Return `d` where ``x >= 0``, else ``w * d``: MegEngine's mode of this name, where 0 counts as positive.
 
     The gradient of `prelu` takes `w` there.
     """
@@ -123,7 +123,7 @@ def prelu_grad(x: Tensor, d: Tensor, w: Tensor) -> Tensor:
 
 @composite(FLOATING, grad=lambda g, _y, x, negative_slope=0.01: (where(lt(0, x), g, g * negative_slope),))
 def leaky_relu(x: Tensor, *, negative_slope: float = 0.01) -> Tensor:
-    """`x` where it is positive, else ``negative_slope * x``."""
+    """Return `x` where it is positive, else ``negative_slope * x``."""
     return where(lt(0, x), x, negative_slope * x)
 
 
@@ -132,7 +132,7 @@ def leaky_relu(x: Tensor, *, negative_slope: float = 0.01) -> Tensor:
     grad=lambda g, _y, x, low=-1.0, high=1.0: (where(logical_or(le(x, low), le(high, x)), 0, g),),
 )
 def hardtanh(x: Tensor, *, low: float = -1.0, high: float = 1.0) -> Tensor:
-    """`x` within [`low`, `high`].
+    """Return `x` within [`low`, `high`].
 
     Examples
     --------
@@ -147,7 +147,7 @@ def hardtanh(x: Tensor, *, low: float = -1.0, high: float = 1.0) -> Tensor:
 
 @composite(FLOATING)
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """`x` where it is positive, else ``alpha * (exp(x) - 1)``.
+    """Return `x` where it is positive, else ``alpha * (exp(x) - 1)``.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @composite(FLOATING)
 def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """`x` where it is positive, else ``alpha * (exp(x / alpha) - 1)``.
+    """Return `x` where it is positive, else ``alpha * (exp(x / alpha) - 1)``.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @composite(FLOATING)
 def selu(x: Tensor) -> Tensor:
-    """`elu` with the scale and the `alpha` of Klambauer et al. (2017).
+    """Return `elu` with the scale and the `alpha` of Klambauer et al. (2017).
 
     Examples
     --------
@@ -187,20 +187,20 @@ def selu(x: Tensor) -> Tensor:
 @composite(FLOATING, eager=_eager_sigmoid, grad=lambda g, y, _x: (sigmoid_grad(y, g),))
 @widen_halves
 def sigmoid(x: Tensor) -> Tensor:
-    """``1 / (1 + exp(-x))``; small results keep their digits. Within 2 ULP."""
+    """Return ``1 / (1 + exp(-x))``; small results keep their digits. Within 2 ULP."""
     return gate(1.0, x) * 2.0 ** -GATE[x.dtype][0]
 
 
 @composite(NUMERIC)
 def sigmoid_grad(y: Tensor, d: Tensor) -> Tensor:
-    """``y * (1 - y) * d``, where `y` is the output of `sigmoid`."""
+    """Return ``y * (1 - y) * d``, where `y` is the output of `sigmoid`."""
     return y * (1 - y) * d
 
 
 @composite(FLOATING, eager=_eager_gated, grad=lambda g, y, x, z: _gated_grad(g, x, z))
 @widen_halves
 def gated(x: Tensor, z: Tensor) -> Tensor:
-    """``x * sigmoid(z)``, rounded less often than the product of the two."""
+    """Return ``x * sigmoid(z)``, rounded less often than the product of the two."""
     shift, _, highest = GATE[z.dtype]
     small = lt(magnitude(x), 1)  # then the result is made smaller; a large `x` is before, which is exact
     y = gate(where(small, x, x * 2.0**-shift), z)
@@ -215,7 +215,7 @@ def _gated_grad(g: Tensor, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 @composite(FLOATING, eager=lambda x: _eager_gated(x, x), grad=lambda g, _y, x: (silu_grad(x, g),))
 @widen_halves
 def silu(x: Tensor) -> Tensor:
-    """``x * sigmoid(x)``, within 2 ULP.
+    """Return ``x * sigmoid(x)``, within 2 ULP.
 
     Examples
     --------
@@ -228,14 +228,14 @@ def silu(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def silu_grad(x: Tensor, d: Tensor) -> Tensor:
-    """`d` times the derivative of `silu` at `x`."""
+    """Return `d` times the derivative of `silu` at `x`."""
     s = sigmoid(x)
     return d * s * (1 + clip(x, -FINITE, FINITE) * sigmoid(neg(x)))
 
 
 @composite(PRECISE, grad=lambda g, _y, x: (softplus_grad(x, g),))
 def softplus(x: Tensor) -> Tensor:
-    """``log(1 + exp(x))`` without overflow.
+    """Return ``log(1 + exp(x))`` without overflow.
 
     Examples
     --------
@@ -247,13 +247,13 @@ def softplus(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def softplus_grad(x: Tensor, d: Tensor) -> Tensor:
-    """``d * sigmoid(x)``."""
+    """Return ``d * sigmoid(x)``."""
     return d * sigmoid(x)
 
 
 @composite(PRECISE, grad=lambda g, _y, x: (softplus_grad(neg(x), g),))
 def logsigmoid(x: Tensor) -> Tensor:
-    """``log(sigmoid(x))`` without overflow.
+    """Return ``log(sigmoid(x))`` without overflow.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def logsigmoid(x: Tensor) -> Tensor:
 @composite(FLOATING, eager=_eager_mish, grad=lambda g, _y, x: (mish_grad(x, g),), signed_zero=True)
 @in_double
 def mish(x: Tensor) -> Tensor:
-    """``x * tanh(softplus(x))`` from one exponential ``e = exp(-|x|)``; within 2 ULP.
+    """Return ``x * tanh(softplus(x))`` from one exponential ``e = exp(-|x|)``; within 2 ULP.
 
     It is ``x * (1 - e**2 / d)`` with ``d = e * (e + 1) + 1 / 2`` for positive `x`, and ``x * e`` times
     ``1 - e * (e + 1) / d`` with ``d = e * (e + 2) + 2`` for negative ones.
@@ -292,7 +292,7 @@ def mish(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def mish_grad(x: Tensor, d: Tensor) -> Tensor:
-    """`d` times the derivative of `mish`.
+    """Return `d` times the derivative of `mish`.
 
     In ``q = sigmoid(-x)``, as ``tanh(softplus(x))`` is ``(1 - q**2) / (1 + q**2)``: nothing cancels.
     """
@@ -307,7 +307,7 @@ def mish_grad(x: Tensor, d: Tensor) -> Tensor:
 
 @composite(PRECISE, grad=lambda g, _y, x: (hsigmoid_grad(x, g),))
 def hsigmoid(x: Tensor) -> Tensor:
-    """``x + 3`` within [0, 6], over 6.
+    """Return ``x + 3`` within [0, 6], over 6.
 
     Examples
     --------
@@ -319,13 +319,13 @@ def hsigmoid(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def hsigmoid_grad(x: Tensor, d: Tensor) -> Tensor:
-    """``d / 6`` where `x` is within (-3, 3), else 0."""
+    """Return ``d / 6`` where `x` is within (-3, 3), else 0."""
     return where(logical_and(lt(-3, x), lt(x, 3)), d / 6, 0)
 
 
 @composite(FLOATING, grad=lambda g, _y, x: (hswish_grad(x, g),))
 def hswish(x: Tensor) -> Tensor:
-    """``x * hsigmoid(x)``.
+    """Return ``x * hsigmoid(x)``.
 
     Examples
     --------
@@ -337,7 +337,7 @@ def hswish(x: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def hswish_grad(x: Tensor, d: Tensor) -> Tensor:
-    """`d` times the derivative of `hswish`, which is -1/2 at -3 and 3/2 at 3."""
+    """Return `d` times the derivative of `hswish`, which is -1/2 at -3 and 3/2 at 3."""
     return where(lt(x, -3), 0, where(lt(3, x), d, (2 * x + 3) / 6 * d))
 
 
@@ -347,7 +347,7 @@ def hswish_grad(x: Tensor, d: Tensor) -> Tensor:
 @composite(FLOATING, eager=_eager_gelu, grad=lambda g, _y, x: (gelu_grad(x, g),))
 @widen_halves
 def gelu(x: Tensor) -> Tensor:
-    """`x` times the normal distribution function of `x`; exact, not the formula with tanh. Within 2 ULP.
+    """Return `x` times the normal distribution function of `x`, not the formula with tanh; within 2 ULP.
 
     Examples
     --------
@@ -370,7 +370,7 @@ def _gelu_curve(g: Tensor, _y: Any, x: Tensor, d: Tensor) -> tuple[Tensor, Tenso
 @composite(FLOATING, eager=_eager_gelu_grad, grad=_gelu_curve)
 @widen_halves
 def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
-    """`d` times the normal distribution function plus `x` times its density.
+    """Return `d` times the normal distribution function plus `x` times its density.
 
     Right to the last digits of the larger one.
     """
@@ -382,7 +382,7 @@ def gelu_grad(x: Tensor, d: Tensor) -> Tensor:
 
 @composite(FLOATING)
 def gelu_tanh(x: Tensor) -> Tensor:
-    """`gelu` as ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh.
+    """Return `gelu` as ``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))``, often written with tanh.
 
     Examples
     --------
@@ -398,19 +398,19 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 @composite(NUMERIC)
 def tanh_grad(y: Tensor, d: Tensor) -> Tensor:
-    """``(1 - y * y) * d``, where `y` is the output of `tanh`."""
+    """Return ``(1 - y * y) * d``, where `y` is the output of `tanh`."""
     return (1 - y * y) * d
 
 
 @composite(FLOATING, grad=lambda g, _y, x: (fast_tanh_grad(x, g),))
 def fast_tanh(x: Tensor) -> Tensor:
-    """``x * (27 + x**2) / (27 + 9 * x**2)``: near tanh for small `x`, beyond 1 for large ones."""
+    """Return ``x * (27 + x**2) / (27 + 9 * x**2)``: near tanh for small `x`, beyond 1 for large ones."""
     return x * (27 + x * x) / (27 + 9 * x * x)
 
 
 @composite(FLOATING)
 def fast_tanh_grad(x: Tensor, d: Tensor) -> Tensor:
-    """`d` times the derivative of `fast_tanh` at `x`."""
+    """Return `d` times the derivative of `fast_tanh` at `x`."""
     z = x * x
     return d * (-48 * z / (3 + z) + 27 + z) / (9 * (3 + z))
 
@@ -418,7 +418,7 @@ def fast_tanh_grad(x: Tensor, d: Tensor) -> Tensor:
 @composite(FLOATING, grad=lambda g, _y, x: (g * square(tanh(x)),))
 @widen_halves
 def tanhshrink(x: Tensor) -> Tensor:
-    """``x - tanh(x)``; next to 0 by a polynomial, where the difference has no digits left.
+    """Return ``x - tanh(x)``; next to 0 by a polynomial, where the difference has no digits left.
 
     Examples
     --------
@@ -431,7 +431,7 @@ def tanhshrink(x: Tensor) -> Tensor:
 
 @composite(FLOATING, grad=lambda g, _y, x: (g / ((1 + abs(x)) * (1 + abs(x))),))
 def softsign(x: Tensor) -> Tensor:
-    """``x / (1 + |x|)``.
+    """Return ``x / (1 + |x|)``.
 
     Examples
     --------

@@ -20,7 +20,7 @@ Shape = int | Sequence[int]
 
 
 def as_shape(shape: Any, name: str = "a shape") -> tuple[int, ...]:
-    """`shape`, given as an integer, a sequence or an integer Tensor, as a tuple.
+    """Return `shape`, given as an integer, a sequence or an integer Tensor, as a tuple.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def _device(device: str | None) -> str:
 
 
 def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`value` everywhere.
+    """Return `value` everywhere.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def full(shape: Shape, value: Any, dtype: Any = None, device: str | None = None)
 
 
 def zeros(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
-    """0 everywhere, of float32 without a `dtype`; see `full`.
+    """Return 0 everywhere, of float32 without a `dtype`; see `full`.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def zeros(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
 
 
 def ones(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
-    """1 everywhere, of float32 without a `dtype`; see `full`.
+    """Return 1 everywhere, of float32 without a `dtype`; see `full`.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def ones(shape: Shape, dtype: Any = None, device: str | None = None) -> Tensor:
 
 
 def full_like(inp: Tensor | Spec, value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
-    """`value` everywhere, with the shape, dtype and device of `inp`.
+    """Return `value` everywhere, with the shape, dtype and device of `inp`.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def full_like(inp: Tensor | Spec, value: Any, dtype: Any = None, device: str | N
 
 
 def zeros_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
-    """0 everywhere, with the shape, dtype and device of `inp`.
+    """Return 0 everywhere, with the shape, dtype and device of `inp`.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def zeros_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None)
 
 
 def ones_like(inp: Tensor | Spec, dtype: Any = None, device: str | None = None) -> Tensor:
-    """1 everywhere, with the shape, dtype and device of `inp`.
+    """Return 1 everywhere, with the shape, dtype and device of `inp`.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def arange(
     dtype: Any = "float32",
     device: str | None = None,
 ) -> Tensor:
-    """``start, start + step, ...`` up to `stop`, which is left out; ``arange(n)`` counts from 0 to n - 1.
+    """Return ``start, start + step, ...`` below `stop`; ``arange(n)`` counts from 0 to n - 1.
 
     Each may be a 0-d Tensor; how many there are depends on its value, which is read inside a trace.
 
@@ -159,7 +159,7 @@ def arange(
         start, stop = 0, start
     first, last, by = (t.item() if isinstance(t, Tensor) else t for t in (start, stop, step))
     if by == 0:
-        raise ValueError("arange: step is 0")
+        raise ValueError("arange: step must not be 0")
     wanted = dtypes.as_dtype(dtype)
     count = max(0, _steps(last - first, by))
     places = iota(shape=(count,), dtype=wanted, device=_device(device))
@@ -171,20 +171,20 @@ def arange(
 
 
 def _steps(way: Any, by: Any) -> int:
-    """``ceil(way / by)``, followed where `way` is a size."""
+    """Return ``ceil(way / by)``, followed where `way` is a size."""
     steps: int = -(-way // by) if type(way) is Size and type(by) is int else int(np.ceil(way / by))
     return steps
 
 
 def _term(number: Any, dtype: np.dtype[Any]) -> Any:
-    """A Tensor stays one, since its value may differ from call to call; that of integers gets `dtype`."""
+    """Return a Tensor as it is, since its value may vary between calls; one of integers gets `dtype`."""
     return cast(number, dtype=dtype) if getattr(number, "dtype", None) in dtypes.INTEGERS else number
 
 
 def _length(name: str, length: Any) -> int:
     count: int = whole(length, "linspace: num")
     if count < 0:
-        raise ShapeError(f"{name}: a length of {length} is negative")
+        raise ShapeError(f"{name}: a length must be at least 0, got {length}")
     return count
 
 
@@ -196,7 +196,7 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, both of them included exactly.
+    """Return `num` evenly spaced numbers from `start` to `stop`, both of them included exactly.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def linspace(
 def eye(
     N: Shape, M: int | None = None, dtype: Any = "float32", device: str | None = None, k: int = 0
 ) -> Tensor:
-    """1 on a diagonal of a matrix, 0 beside it.
+    """Return 1 on a diagonal of a matrix, 0 beside it.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def eye(
     """
     given = as_shape(N, "eye: N") if M is None else (N, M)
     if len(given) not in (1, 2):
-        raise ShapeError(f"eye: rows and columns are two numbers, got {given}")
+        raise ShapeError(f"eye: give rows and columns, at most two numbers, got {given}")
     height, width = (_length("eye", n) for n in (given[0], given[-1]))
     where = _device(device)
     rows = iota(shape=(height, 1), dtype=dtypes.int32, device=where)

@@ -63,7 +63,7 @@ def _complex(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 
 def real(promote: Promote) -> Promote:
-    """`promote`, which refuses complex numbers: for what asks which is greater, or is of reals alone."""
+    """Wrap `promote` to reject complex numbers: for ops of order, or of reals alone."""
 
     def checked(operands: Sequence[dtypes.Operand]) -> Dtypes:
         if any(dtypes.category(d) == "complex" for d in operands):
@@ -74,7 +74,7 @@ def real(promote: Promote) -> Promote:
 
 
 def as_they_are(operands: Sequence[dtypes.Operand]) -> Dtypes:
-    """Each operand keeps its dtype."""
+    """Return the operands' own dtypes."""
     return [dtypes.common([d]) for d in operands]
 
 
@@ -99,7 +99,7 @@ def _counting(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 
 def _comparable(operands: Sequence[dtypes.Operand]) -> Dtypes:
-    """None for uint64 beside a signed integer: float64, where they meet, is too coarse to compare them."""
+    """Return None for uint64 beside a signed integer: their common float64 is too coarse to compare."""
     dtype = dtypes.common(operands)
     if dtype in dtypes.FLOATS and all(dtypes.category(d) != "float" for d in operands):
         return ()
@@ -181,7 +181,7 @@ def composite(
     differentiable: bool = True,
     **facts: Any,
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """An element-wise op defined by the decorated body; `eager` and `grad` only for speed or stability.
+    """Declare an element-wise op by the decorated body; `eager` and `grad` only for speed or stability.
 
     The docstring of the body is its meaning, the facts are fields of `Op`.
     """
@@ -268,7 +268,7 @@ def arity(op: Op) -> int:
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy's broadcasting.
+    """Broadcast shapes like NumPy.
 
     Raises
     ------
@@ -290,7 +290,7 @@ def _infer(name: str, result: Callable[[Dtypes], np.dtype[Any]]) -> Callable[...
 
 
 def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """`axis` as sorted non-negative integers; None is every axis.
+    """Return `axis` as sorted non-negative integers; None is every axis.
 
     Raises
     ------
@@ -306,5 +306,5 @@ def normalize_axis(name: str, axis: int | Sequence[int] | None, ndim: int) -> tu
         raise TypeError(f"{name}: axis {axis!r} is not an integer, a sequence of them, or None")
     axes = sorted(int(a) + ndim if a < 0 else int(a) for a in given)
     if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
-        raise AxisError(f"{name}: axis {axis} is not one of the {ndim} axes, or stands twice")
+        raise AxisError(f"{name}: axis {axis} is out of range for {ndim} axes, or given twice")
     return tuple(axes)

@@ -26,13 +26,13 @@ Axes = tuple[int, ...]
 
 
 def shifted(window: Window, axes: Axes, starts: Sequence[Any]) -> Window:
-    """`window`, along `axes` counted from `starts`, as it is counted from 0."""
+    """Return `window`, along `axes` counted from `starts`, as it is counted from 0."""
     at = dict(zip(axes, map(int, starts), strict=True))
     return tuple([(a + at.get(i, 0), b + at.get(i, 0), step) for i, (a, b, step) in enumerate(window)])
 
 
 def _starts_in_full(arrays: int) -> Any:
-    """A value is stored in the dtype of what it is stored in; starts are int64."""
+    """Return dtypes that store a value in that of its target; starts are int64."""
 
     def promote(operands: Sequence[dtypes.Operand]) -> Sequence[np.dtype[Any]]:
         first = dtypes.common(operands[:1])

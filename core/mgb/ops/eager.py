@@ -19,7 +19,7 @@ from ..tensor import ready_to_round
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c``; one rounding or two, as the machine likes."""
+    """Return ``a * b + c``; one rounding or two, as the machine likes."""
     return a * b + c
 
 
@@ -46,13 +46,13 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Float to integer truncates; a value that does not fit, or NaN, gives what the machine gives."""
+    """Cast; a float is truncated. What a value out of range, or NaN, gives depends on the machine."""
     dtypes.check_cast(x.dtype, dtype)
     return ready_to_round(x, dtype).astype(dtype)
 
 
 def take(x: Any, index: Any, axis: int) -> Any:
-    """``x.take(index, axis)``, for large results on memory that was used before."""
+    """Return ``x.take(index, axis)``, for large results on memory that was used before."""
     index = index.astype(np.intp, copy=False)
     shape, length = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.shape[axis]
     if not _is_large(shape, x) or index.min() < -length or index.max() >= length:
@@ -61,7 +61,7 @@ def take(x: Any, index: Any, axis: int) -> Any:
 
 
 def concat(*xs: Any, axis: int) -> Any:
-    """``np.concatenate(xs, axis)``, for large results on memory that was used before."""
+    """Return ``np.concatenate(xs, axis)``, for large results on memory that was used before."""
     length = sum(x.shape[axis] for x in xs)
     shape = (*xs[0].shape[:axis], length, *xs[0].shape[axis + 1 :])
     out = memory.empty(shape, xs[0].dtype) if _is_large(shape, xs[0]) else None
@@ -90,7 +90,7 @@ _SUMMED_AS = {
 
 
 def add_at(x: Any, key: Any, value: Any) -> Any:
-    """`x` with `value` added at ``x[key]``, several times where a place stands several times."""
+    """Return `x` with `value` added at ``x[key]``, several times where a place stands several times."""
     summed = x.dtype if isinstance(x, np.ndarray) else _SUMMED_AS.get(x.dtype, x.dtype)
     out = x.astype(summed, order="C")  # a copy, of the same dtype too
     np.add.at(out, key, value.astype(summed, copy=False))
@@ -105,7 +105,7 @@ _LONG = 1 << 8
 
 
 def add_to_rows(x: Any, rows: Any, value: Any) -> Any:
-    """`x` with ``value[k]`` added to ``x[rows[k]]``, forty times as fast as `add_at` where that is much.
+    """Return `x` with ``value[k]`` added to ``x[rows[k]]``, where it is large 40 times as fast as `add_at`.
 
     A matrix of ones, one where a value goes to a row, sums the values of each row in their order.
     """
@@ -139,7 +139,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: int) -> Any:
 
 
 def _doubled(ufunc: np.ufunc, out: Any, axis: int) -> Any:
-    """`accumulate` in place by functions that CuPy has: a step for each doubling of the length."""
+    """Run `accumulate` in place by functions that CuPy has: a step for each doubling of the length."""
     rows, reach = np.moveaxis(out, axis, 0), 1
     while reach < len(rows):
         rows[reach:] = ufunc(rows[:-reach], rows[reach:])
@@ -175,7 +175,7 @@ BLOCK = 1 << 14
 
 
 def _mulhi_by_word(a: Any, b: Any) -> Any:
-    """`mulhi` of numbers of 64 bits and one of 32, block by block."""
+    """Return `mulhi` of numbers of 64 bits and one of 32, block by block."""
     half, mask, out = np.uint64(32), np.uint64(0xFFFFFFFF), np.empty(a.shape, a.dtype)
     flat, written, low = a.reshape(-1), out.reshape(-1), np.empty(min(BLOCK, a.size), a.dtype)
     for start in range(0, a.size, BLOCK):
@@ -191,7 +191,7 @@ def _mulhi_by_word(a: Any, b: Any) -> Any:
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
-    """`x` within the bounds, the lower one first; NumPy's function, where zeros come out the same."""
+    """Return `x` within the bounds, the lower one first; NumPy's function, where zeros come out the same."""
     if type(x) is np.ndarray and low.size == high.size == 1 and low <= high and high != 0:
         if low != 0 or x.dtype.kind != "f":
             return np.clip(x, low, high)

@@ -71,19 +71,19 @@ LN2, LN10 = 0.6931471805599453, 2.302585092994046
 
 @composite(COMPARE, eager=np.greater, differentiable=False, cheap=True)
 def gt(a: Tensor, b: Tensor) -> Tensor:
-    """``a > b``; False if one is NaN."""
+    """Return ``a > b``; False if one is NaN."""
     return lt(b, a)
 
 
 @composite(COMPARE, eager=np.greater_equal, differentiable=False, cheap=True)
 def ge(a: Tensor, b: Tensor) -> Tensor:
-    """``a >= b``; False if one is NaN."""
+    """Return ``a >= b``; False if one is NaN."""
     return le(b, a)
 
 
 @composite(EQUAL, eager=np.not_equal, differentiable=False, cheap=True)
 def ne(a: Tensor, b: Tensor) -> Tensor:
-    """``a != b``; True if one is NaN."""
+    """Return ``a != b``; True if one is NaN."""
     return logical_not(eq(a, b))
 
 
@@ -107,13 +107,13 @@ def isfinite(x: Tensor) -> Tensor:
 
 @composite(LOGICAL, eager=np.logical_xor, differentiable=False)
 def logical_xor(a: Tensor, b: Tensor) -> Tensor:
-    """``a != b`` of bools."""
+    """Return ``a != b`` of bools."""
     return logical_not(eq(a, b))
 
 
 @composite(INTEGER, eager=np.invert, differentiable=False)
 def bit_not(x: Tensor) -> Tensor:
-    """``~x``, bit by bit; of bools ``not x``."""
+    """Return ``~x``, bit by bit; of bools ``not x``."""
     if x.dtype == dtypes.bool_:
         return logical_not(x)
     return bit_xor(x, -1 if x.dtype in dtypes.SIGNED else int(np.iinfo(x.dtype).max))
@@ -135,14 +135,14 @@ def conj(x: Tensor) -> Tensor:
 
 
 def squared_magnitude(x: Tensor) -> Tensor:
-    """``abs(x)**2``."""
+    """Return ``abs(x)**2``."""
     return square(real(x)) + square(imag(x)) if x.dtype in dtypes.COMPLEX else square(x)
 
 
 @composite(MAGNITUDE, eager=np.abs, grad=_abs_grad, cheap=True, exact=True, signed_zero=True)
 @floats.widen_halves
 def abs(x: Tensor) -> Tensor:
-    """``|x|``; -0 gives 0, and the least integer is itself."""
+    """Return ``|x|``; -0 gives 0, and the least integer is itself."""
     if x.dtype in dtypes.COMPLEX:
         return hypot(real(x), imag(x))
     return floats.magnitude(x) if x.dtype in dtypes.FLOATS else where(lt(x, 0), neg(x), x)
@@ -150,7 +150,7 @@ def abs(x: Tensor) -> Tensor:
 
 @composite(NUMERIC, grad=lambda g, _y, x, _d: (None, abs_grad(x, g)))
 def abs_grad(x: Tensor, d: Tensor) -> Tensor:
-    """`d` where `x` is positive, else ``-d``: MegEngine's mode of this name, where 0 counts as negative.
+    """Return `d` where `x` is positive, else ``-d``, as MegEngine's mode of this name; 0 is negative.
 
     The gradient of `abs` is 0 there.
     """
@@ -159,7 +159,7 @@ def abs_grad(x: Tensor, d: Tensor) -> Tensor:
 
 @composite(NUMERIC, eager=np.sign, differentiable=False, exact=True, signed_zero=True)
 def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1, and NaN of NaN; of -0 it is 0."""
+    """Return -1, 0 or 1, and NaN of NaN; of -0 it is 0."""
     if x.dtype in dtypes.UNSIGNED:
         return minimum(x, 1)
     rest = abs(x) if x.dtype in dtypes.FLOATS else x
@@ -167,7 +167,7 @@ def sign(x: Tensor) -> Tensor:
 
 
 def direction(x: Tensor) -> Tensor:
-    """`sign`; of complex numbers ``x / abs(x)``, and 0 of 0."""
+    """Return `sign`; of complex numbers ``x / abs(x)``, and 0 of 0."""
     if x.dtype not in dtypes.COMPLEX:
         return sign(x)
     size = abs(x)
@@ -228,7 +228,7 @@ def trunc(x: Tensor) -> Tensor:
 
 @composite(FLOATING, differentiable=False, exact=True)
 def round_away(x: Tensor) -> Tensor:
-    """To the nearest whole number, away from 0 when halfway: ``x - whole`` is exact, ``x + 0.5`` is not."""
+    """Round to the nearest integer, ties away from 0: ``x - whole`` is exact, ``x + 0.5`` is not."""
     whole = trunc(x)
     return where(le(0.5, abs(x - whole)), whole + copysign(1, x), whole)
 
@@ -245,7 +245,7 @@ def round_away(x: Tensor) -> Tensor:
     exact=True,
 )
 def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """`x` within [`low`, `high`]; NaN stays NaN."""
+    """Return `x` within [`low`, `high`]; NaN stays NaN."""
     return where(le(x, low), low, where(lt(high, x), high, x))
 
 
@@ -254,19 +254,19 @@ def clip(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 @composite(FIELD, eager=np.square, grad=lambda g, _y, x: (2 * g * x,), cheap=True)
 def square(x: Tensor) -> Tensor:
-    """``x * x``; integers wrap."""
+    """Return ``x * x``; integers wrap."""
     return x * x
 
 
 @composite(ANALYTIC, grad=lambda g, y, _x: (neg(g * y * y),))
 def reciprocal(x: Tensor) -> Tensor:
-    """``1 / x``."""
+    """Return ``1 / x``."""
     return 1 / x
 
 
 @composite(ANALYTIC, grad=lambda g, y, x: (-0.5 * g * y / x,))
 def rsqrt(x: Tensor) -> Tensor:
-    """``1 / sqrt(x)``."""
+    """Return ``1 / sqrt(x)``."""
     return 1 / sqrt(x)
 
 
@@ -291,21 +291,21 @@ def _exp_share_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor,
 
 @composite(PRECISE, grad=_exp_share_grad)
 def exp_share(a: Tensor, b: Tensor) -> Tensor:
-    """``exp(a) / (exp(a) + exp(b))`` without overflow."""
+    """Return ``exp(a) / (exp(a) + exp(b))`` without overflow."""
     e = exp(neg(abs(a - b)))
     return where(lt(a, b), e, 1) / (1 + e)
 
 
 @composite(PRECISE, grad=lambda g, _y, a, b: (g * exp_share(a, b), g * exp_share(b, a)), eager=np.logaddexp)
 def logaddexp(a: Tensor, b: Tensor) -> Tensor:
-    """``log(exp(a) + exp(b))`` without overflow."""
+    """Return ``log(exp(a) + exp(b))`` without overflow."""
     high, low = maximum(a, b), minimum(a, b)
     return high + where(eq(high, low), LN2, log1p(exp(low - high)))
 
 
 @composite(FLOATING, eager=np.hypot, grad=lambda g, y, a, b: (g * _part(a, y), g * _part(b, y)))
 def hypot(a: Tensor, b: Tensor) -> Tensor:
-    """``sqrt(a**2 + b**2)`` without overflow; infinite when one of them is, whatever the other."""
+    """Return ``sqrt(a**2 + b**2)`` without overflow; infinite when one of them is, whatever the other."""
     a, b = abs(a), abs(b)
     high, low = maximum(a, b), minimum(a, b)
     ratio = where(eq(high, 0), 0, low / high)
@@ -332,37 +332,37 @@ log1p = composite(ANALYTIC, eager=np.log1p, name="log1p", grad=lambda g, _y, x: 
 
 @composite(FIELD)
 def fma3(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """``a * b + c``."""
+    """Return ``a * b + c``."""
     return a * b + c
 
 
 @composite(FIELD)
 def fma4(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
-    """``a * b + c * d``."""
+    """Return ``a * b + c * d``."""
     return a * b + c * d
 
 
 @composite(FLOATING)
 def lerp(a: Tensor, b: Tensor, t: Tensor) -> Tensor:
-    """From `a` at 0 to `b` at 1; exact at both ends."""
+    """Interpolate from `a` at 0 to `b` at 1; exact at both ends."""
     return where(lt(t, 0.5), a + t * (b - a), b - (1 - t) * (b - a))
 
 
 @composite(NUMERIC, grad=lambda g, _y, x, _v: (None, switch_gt0(x, g)))
 def switch_gt0(x: Tensor, v: Tensor) -> Tensor:
-    """`v` where `x` is positive, else 0."""
+    """Return `v` where `x` is positive, else 0."""
     return where(lt(0, x), v, 0)
 
 
 @composite(NUMERIC, grad=lambda g, _y, a, b, _v: (None, None, cond_le_mov(a, b, g)))
 def cond_le_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
-    """`v` where ``a <= b``, else 0."""
+    """Return `v` where ``a <= b``, else 0."""
     return where(le(a, b), v, 0)
 
 
 @composite(NUMERIC, grad=lambda g, _y, a, b, _v: (None, None, cond_lt_mov(a, b, g)))
 def cond_lt_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
-    """`v` where ``a < b``, else 0."""
+    """Return `v` where ``a < b``, else 0."""
     return where(lt(a, b), v, 0)
 
 
@@ -370,7 +370,7 @@ def cond_lt_mov(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
 def isclose(
     a: Tensor, b: Tensor, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """``|a - b| <= atol + rtol * |b|``; infinities are close to themselves."""
+    """Return ``|a - b| <= atol + rtol * |b|``; infinities are close to themselves."""
     if a.dtype in dtypes.INTEGERS:  # whose difference may not fit
         a, b = cast(a, dtype=dtypes.float64), cast(b, dtype=dtypes.float64)
     near = logical_and(isfinite(b), le(abs(a - b), atol + rtol * abs(b)))

@@ -28,7 +28,7 @@ OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 def _library(x: Any) -> Any:
-    """SciPy's transforms for the host; those of NumPy hand over to CuPy."""
+    """Return SciPy's transforms for the host; those of NumPy dispatch to CuPy."""
     if not isinstance(x, np.ndarray):
         return np.fft
     from scipy import fft
@@ -37,7 +37,7 @@ def _library(x: Any) -> Any:
 
 
 def _cost(node: Node) -> int:
-    """About ``5 n log2(n)`` operations for each row of n, which is what the literature counts."""
+    """Return about ``5 n log2(n)`` operations for each row of n, as the literature counts."""
     spec, axis = node.inputs[0].spec, node.params["axis"]
     length = math.prod(spec.shape[a] for a in axis)
     return 5 * spec.size * max(1, int(length).bit_length() - 1)
@@ -52,7 +52,7 @@ def _declare(
 
 def _check(name: str, shape: Sequence[int], axis: Axes) -> None:
     if not all(shape[a] for a in axis):
-        raise ShapeError(f"{name}: a transform of no elements, along {axis} of shape {tuple(shape)}")
+        raise ShapeError(f"{name}: cannot transform an empty axis: axis {axis} of shape {tuple(shape)}")
 
 
 # of complex numbers
@@ -109,7 +109,7 @@ def _rfft(x: Any, axis: Axes, norm: str) -> Any:
 
 
 def _between(g: Tensor, length: int, axis: Axes, times: float) -> Tensor:
-    """`g`, half of a transform of `length` numbers, and `times` what stands for two of its elements."""
+    """Multiply by `times` the elements of `g`, half of a transform of `length`, that stand for two."""
     place = along(g.shape, axis, dtypes.int32, g.device)
     factor = where(logical_and(lt(0, place), lt(place * 2, length)), times, 1.0)
     return g * factor
@@ -129,7 +129,8 @@ rfft_ = _declare(
 def _irfft_infer(x: Spec, axis: Axes, length: int, norm: str) -> Spec:
     if x.shape[axis[0]] != half(length) or length < 1:
         raise ShapeError(
-            f"irfft: {x.shape} has no half of a transform of {length} numbers along axis {axis[0]}"
+            f"irfft: axis {axis[0]} of {x.shape} must have length {half(length)} for a transform of {length} "
+            "numbers"
         )
     return Spec(_with_length(x.shape, axis, length), dtypes.real_of(x.dtype))
 
@@ -139,7 +140,7 @@ def _irfft(x: Any, axis: Axes, length: int, norm: str) -> Any:
 
 
 def _irfft_grad(g: Tensor, _y: Spec, _x: Spec, axis: Axes, length: int, norm: str) -> tuple[Tensor]:
-    """Real at both ends, whose imaginary parts do not count."""
+    """Return the gradient, real at both ends, whose imaginary parts do not count."""
     return (_between(rfft_(g, axis=axis, norm=OPPOSITE[norm]), length, axis, 2.0),)
 
 

@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """``x[key]``.
+    """Return ``x[key]``.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def updated(x: Tensor, key: Any, value: Any) -> Tensor:
-    """`x` with ``x[key] = value`` done: a new Tensor of the same shape and dtype.
+    """Return `x` with ``x[key] = value`` done: a new Tensor of the same shape and dtype.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
 
 
 def _written(x: Tensor, value: Tensor, plan: Plan) -> Tensor:
-    """`x`, of the shape that is indexed, with `value`, which has that of the place."""
+    """Return `x`, of the shape that is indexed, with `value`, which has that of the place."""
     if not plan.arrays:  # `x` is not `value`
         return _slice_set(x, value, plan) if plan.slices else +value
     if not plan.slices:
@@ -163,7 +163,7 @@ def _mask_alone(x: Tensor, key: Any, value: Tensor) -> Tensor | None:
 
 
 def _fitted(value: Tensor, plan: Plan) -> Tensor:
-    """`value` in the shape that the window or the arrays leave."""
+    """Return `value` in the shape that the window or the arrays leave."""
     extra = value.ndim - len(plan.shape)
     if extra > 0 and value.shape[:extra] == (1,) * extra:
         value = reshape(value, shape=value.shape[extra:])
@@ -229,7 +229,7 @@ def _with_arrays(
     singles: Sequence[tuple[int, int]],
     lengths: Sequence[tuple[int, int]],
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """`place`, `inner` and `shape` of a Plan with `arrays`.
+    """Return `place`, `inner` and `shape` of a Plan with `arrays`.
 
     NumPy's rule: the axes of arrays side by side stand in their place, those of others in front.
     """
@@ -292,7 +292,7 @@ def _is_mask_of_one(part: Any) -> bool:
 
 
 def _index_array(x: Tensor, part: Any) -> Tensor | None:
-    """`part` as a Tensor of integers or bools when it is an array-like, else None."""
+    """Return `part` as a Tensor of integers or bools when it is an array-like, else None."""
     if isinstance(part, (list, range, tuple)):
         part = np.asarray(part) if len(part) else np.zeros(0, np.int32)
     if isinstance(part, np.ndarray):

@@ -30,7 +30,7 @@ Axes = tuple[int, ...]
 
 
 def _like_first(operands: Sequence[dtypes.Operand]) -> Sequence[np.dtype[Any]]:
-    """A value is stored in the dtype of what it is stored in; indices stay as they are."""
+    """Return dtypes that store a value in that of its target; indices stay as they are."""
     first = dtypes.common(operands[:1])
     return (first, first, *(dtypes.common([d]) for d in operands[2:]))
 
@@ -57,7 +57,7 @@ def _key(ndim: int, indices: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
 
 
 def _moves(indices: Sequence[Any], axes: Axes, place: int) -> tuple[range, range]:
-    """From where NumPy puts the axes of the indices to where `place` wants them."""
+    """Return where NumPy puts the axes of the indices, and where `place` requires them."""
     ndim = max(i.ndim for i in indices)
     given = axes[0] if axes[-1] - axes[0] + 1 == len(axes) else 0
     return range(given, given + ndim), range(place, place + ndim)
@@ -101,7 +101,7 @@ def _put_infer(x: Spec, value: Spec, *indices: Spec, axes: Axes, place: int) -> 
 
 
 def _placed(x: Any, value: Any, indices: Sequence[Any], axes: Axes, place: int) -> Any:
-    """`value` with its axes where NumPy wants them for an assignment."""
+    """Return `value` with its axes where NumPy wants them for an assignment."""
     given, wanted = _moves(indices, axes, place)
     if given == wanted:
         return value
@@ -202,7 +202,7 @@ slice_set = declare(
 
 
 def _grid(index: Any, axis: int) -> tuple[Any, ...]:
-    """`index` along `axis` and each element's own place along the other axes."""
+    """Return `index` along `axis` and each element's own place along the other axes."""
     counts = (
         np.arange(d, like=index).reshape(-1, *(1,) * (index.ndim - 1 - i)) for i, d in enumerate(index.shape)
     )
@@ -210,7 +210,7 @@ def _grid(index: Any, axis: int) -> tuple[Any, ...]:
 
 
 def _check_gather(name: str, x: Any, index: Any, axis: int) -> None:
-    """`x` and `index` are specs or arrays."""
+    """Check `x` and `index`, which are specs or arrays."""
     if index.dtype not in dtypes.INTEGERS:
         raise IndexError(f"{name}: the index must be of an integer type, got {index.dtype}")
     if x.ndim != index.ndim or any(
@@ -315,7 +315,7 @@ def _labels(x: Any, count: int) -> Any:
         least, greatest = int(x.min()), int(x.max())
         if least < 0 or greatest >= count:
             wrong = least if least < 0 else greatest
-            raise IndexError(f"label {wrong} is none of the {count} classes, which count from 0")
+            raise IndexError(f"label {wrong} is out of range for {count} classes (valid: 0..{count - 1})")
     return x
 
 
@@ -372,7 +372,7 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """`inp` with the elements of `source` written where ``gather(inp, axis, index)`` reads.
+    """Return `inp` with the elements of `source` written where ``gather(inp, axis, index)`` reads.
 
     Examples
     --------
@@ -383,7 +383,7 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
 
 
 def scatter_add(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """`inp` with the elements of `source` added where ``gather(inp, axis, index)`` reads.
+    """Return `inp` with the elements of `source` added where ``gather(inp, axis, index)`` reads.
 
     Examples
     --------
@@ -408,7 +408,7 @@ def take(inp: Tensor, indices: Any, axis: int | None = None) -> Tensor:
 
 
 def one_hot(inp: Tensor, num_classes: int) -> Tensor:
-    """1 at each label and 0 elsewhere.
+    """Return 1 at each label and 0 elsewhere.
 
     Parameters
     ----------
@@ -428,7 +428,7 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
             [1, 0, 0]], dtype=int32, device=xpux:0)
     """
     if inp.dtype not in dtypes.INTEGERS:
-        raise ConversionError(f"one_hot: labels are integers, got {inp.dtype}")
+        raise ConversionError(f"one_hot: labels must be integers, got {inp.dtype}")
     classes = along(
         (*(1 for _ in inp.shape), amount(num_classes, "one_hot: num_classes")),
         (inp.ndim,),
@@ -466,7 +466,7 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     place = _one_axis("indexing_one_hot", axis, src.ndim)
     expected = _rest(src.shape, (place,))
     if index.shape != expected:
-        raise ShapeError(f"indexing_one_hot: the index has shape {index.shape}, {expected} is wanted")
+        raise ShapeError(f"indexing_one_hot: the index must have shape {expected}, got {index.shape}")
     kept = (*expected[:place], 1, *expected[place:])
     chosen = eq(reshape(index, shape=kept), along(src.shape, (place,), index.dtype, src.device))
     out = reduce_sum(where(chosen, src, 0), axis=(place,))

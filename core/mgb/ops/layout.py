@@ -25,7 +25,7 @@ def _reshape_infer(x: Spec, shape: Shape) -> Spec:
 
 
 def _reshaped(old: Shape, strides: Shape, shape: Shape) -> Shape | None:
-    """Each new axis must be part of one run of old ones that are stepped through evenly; else it copies."""
+    """Return the strides of `shape`, each axis part of one run of old ones; None if that requires a copy."""
     if 0 in shape:
         return row_major(shape)
     loops = collapse(old, [strides])
@@ -121,7 +121,7 @@ Window = tuple[tuple[int, int, int], ...]
 
 
 def slices(window: Window) -> tuple[slice, ...]:
-    """`window` as Python slices."""
+    """Return `window` as Python slices."""
     return tuple(slice(a, None if step < 0 and b < 0 else b, step) for a, b, step in window)
 
 
@@ -159,7 +159,7 @@ def cut_along(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 
 def reverse(x: Tensor, axis: Shape) -> Tensor:
-    """`x` with the elements along every axis in `axis` in the opposite order."""
+    """Return `x` with the elements along every axis in `axis` in the opposite order."""
     window = tuple((d - 1, -1, -1) if i in axis and d else (0, d, 1) for i, d in enumerate(x.shape))
     return slice_(x, window=window)
 

@@ -54,7 +54,7 @@ def _eager(x: Any, *indices: Any, along: Along) -> Any:
 
 
 def _taken(x: Any, index: Any, along: Along, ndim: int) -> Any:
-    """The result by NumPy's ``take``, where its axes are in order: much faster."""
+    """Return the result by NumPy's ``take``, where its axes are in order: much faster."""
     place, rest = along.index(None), [at for at in along if at is not None]
     spread = index.reshape((1,) * (ndim - index.ndim) + index.shape)
     if any(spread.shape[at] != 1 for at in rest) or rest != sorted(rest):

@@ -60,7 +60,7 @@ transfer = declare(
 
 
 def to(self: Tensor, device: Any, dtype: Any = None) -> Tensor:
-    """The same value on another device, as another dtype, or both.
+    """Return the same value on another device, as another dtype, or both.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def destination(device: Any, dtype: Any = None) -> tuple[str | None, np.dtype[An
 
 
 def to_device(self: Tensor, device: str, /, *, stream: None = None) -> Tensor:
-    """The same value on `device`; its name has the stream.
+    """Return the same value on `device`; its name has the stream.
 
     Raises
     ------
@@ -106,17 +106,17 @@ def to_device(self: Tensor, device: str, /, *, stream: None = None) -> Tensor:
         A `stream` is given.
     """
     if stream is not None:
-        raise ValueError("to_device: a device is named with its stream, as in 'gpu0:1': leave stream= away")
+        raise ValueError("to_device: stream is part of the device's name, as in 'gpu0:1': leave stream out")
     return to(self, device)
 
 
 def astype(self: Tensor, dtype: Any) -> Tensor:
-    """The same values as `dtype`; a float becomes an integer by truncation."""
+    """Return the same values as `dtype`; a float becomes an integer by truncation."""
     return cast(self, dtype=dtypes.as_dtype(dtype))
 
 
 def reshaped(self: Tensor, *shape: Any) -> Tensor:
-    """The same elements in row-major order under another shape.
+    """Return the same elements in row-major order under another shape.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def flatten(self: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 
 def reduced(name: str, reduction: Callable[..., Tensor], x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
-    """`reduction`, known as `name`, over `axis`, whose axes stay with length 1 only if `keepdims` says so."""
+    """Return `reduction`, known as `name`, over `axis`; the axes stay with length 1 if `keepdims` says so."""
     axes = normalize_axis(name, axis, x.ndim)
     out = reduction(x, axis=axes)
     if keepdims or not axes:
@@ -196,7 +196,7 @@ def average(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 
 def accumulated(x: Tensor, dtype: Any = None) -> Tensor:
-    """`x` in the dtype in which it is added up or multiplied: of integers 64 bits, if `dtype` is None."""
+    """Return `x` in the dtype of sums and products: 64 bits for integers, if `dtype` is None."""
     wanted = dtypes.summed(x.dtype) if dtype is None else dtypes.as_dtype(dtype)
     return x if x.dtype == wanted else cast(x, dtype=wanted)
 
@@ -228,10 +228,10 @@ def prod(self: Tensor, axis: Axis = None, keepdims: bool = False, *, dtype: Any 
 
 
 def _refuse_nothing(name: str, x: Tensor, axis: Axis) -> None:
-    """The extreme of nothing is none, as in NumPy; a result without elements asks for none."""
+    """Reject an extreme of an empty array, like NumPy, unless the result is empty too."""
     axes = () if x.size else normalize_axis(name, axis, x.ndim)
     if axes and all(d for i, d in enumerate(x.shape) if i not in axes):
-        raise ShapeError(f"{name} of nothing: {x.shape} has no elements along {axes}")
+        raise ShapeError(f"{name} of an empty array: shape {x.shape}, axis {axes}")
 
 
 def min(self: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -286,7 +286,7 @@ def matrix_transpose(x: Any, /) -> Tensor:
     """
     (x,) = tensors("matrix_transpose", (x,))
     if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose: matrices stand in the last two axes, got shape {x.shape}")
+        raise ShapeError(f"matrix_transpose: needs matrices in the last two axes, got shape {x.shape}")
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 

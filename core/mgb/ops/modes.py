@@ -51,59 +51,59 @@ def _whole(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 @composite(SAME, differentiable=False)
 def less_as_number(a: Tensor, b: Tensor) -> Tensor:
-    """1 where ``a < b``, else 0, in the dtype of both."""
+    """Return 1 where ``a < b``, else 0, in the dtype of both."""
     return p.cast(p.lt(a, b), dtype=a.dtype)
 
 
 @composite(SAME, differentiable=False)
 def less_equal_as_number(a: Tensor, b: Tensor) -> Tensor:
-    """1 where ``a <= b``, else 0, in the dtype of both."""
+    """Return 1 where ``a <= b``, else 0, in the dtype of both."""
     return p.cast(p.le(a, b), dtype=a.dtype)
 
 
 @composite(SAME, differentiable=False)
 def equal_as_number(a: Tensor, b: Tensor) -> Tensor:
-    """1 where ``a == b``, else 0, in the dtype of both."""
+    """Return 1 where ``a == b``, else 0, in the dtype of both."""
     return p.cast(p.eq(a, b), dtype=a.dtype)
 
 
 @composite(NUMERIC, differentiable=False)
 def sign_or_zero(x: Tensor) -> Tensor:
-    """``sign``, but 0 for NaN."""
+    """Return ``sign``, but 0 for NaN."""
     return p.where(el.isnan(x), 0, el.sign(x))
 
 
 @composite(NUMERIC, grad=lambda g, y, _a, _b: (el.switch_gt0(y, g),) * 2)
 def fuse_add_relu(a: Tensor, b: Tensor) -> Tensor:
-    """``relu(a + b)``."""
+    """Return ``relu(a + b)``."""
     return act.relu(a + b)
 
 
 @composite(FLOATING, grad=lambda g, y, _a, _b: (act.sigmoid_grad(y, g),) * 2)
 def fuse_add_sigmoid(a: Tensor, b: Tensor) -> Tensor:
-    """``sigmoid(a + b)``."""
+    """Return ``sigmoid(a + b)``."""
     return act.sigmoid(a + b)
 
 
 @composite(FLOATING, grad=lambda g, y, _a, _b: (act.tanh_grad(y, g),) * 2)
 def fuse_add_tanh(a: Tensor, b: Tensor) -> Tensor:
-    """``tanh(a + b)``."""
+    """Return ``tanh(a + b)``."""
     return tr.tanh(a + b)
 
 
 @composite(FLOATING, grad=lambda g, _y, a, b: (act.hswish_grad(a + b, g),) * 2)
 def fuse_add_hswish(a: Tensor, b: Tensor) -> Tensor:
-    """``hswish(a + b)``."""
+    """Return ``hswish(a + b)``."""
     return act.hswish(a + b)
 
 
 def _mod(a: Tensor, b: Tensor) -> Tensor:
-    """C's remainder for floats, Python's for integers."""
+    """Return C's remainder for floats, Python's for integers."""
     return division.fmod(a, b) if a.dtype in dtypes.FLOATS else division.mod(a, b)
 
 
 def _as_given(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`function` counts bools as int32; give bools back for bools."""
+    """Wrap `function`, which counts bools as int32, to return bools for bools."""
 
     def call(*xs: Tensor) -> Tensor:
         out = function(*xs)

@@ -30,7 +30,7 @@ FILLERS: list[Callable[[], object]] = []
 
 
 def functions() -> Mapping[Callable[..., Any], Callable[..., Any]]:
-    """`FUNCTIONS`, filled."""
+    """Return `FUNCTIONS`, filled."""
     for fill in FILLERS:
         fill()
     return FUNCTIONS
@@ -94,7 +94,7 @@ UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {
 
 
 def _derived(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
-    """``ufunc.reduce(t)`` and its like."""
+    """Run ``ufunc.reduce(t)`` and the like."""
     called, function = f"np.{ufunc.__name__}.{method}", ufunc_of(ufunc)
     if method == "outer" and function is not None and not options:
         a, b = tensors(called, inputs)
@@ -129,7 +129,7 @@ def _serve(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """The answer of `served`, or the error that names the arguments of `function` which it does not take."""
+    """Return the answer of `served`, or raise an error that names the arguments that it does not take."""
     try:
         return served(*args, **kwargs)
     except TypeError:

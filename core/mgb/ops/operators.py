@@ -83,7 +83,7 @@ def _rfloor_div(self: Tensor, other: Any) -> Tensor:
 
 
 def remainder(a: Any, b: Any) -> Tensor:
-    """Floats keep the sign of `a`, integers take that of `b`: MegEngine's ``%``."""
+    """Compute MegEngine's ``%``: floats keep the sign of `a`, integers take that of `b`."""
     return apply(FMOD if _is_float(a) or _is_float(b) else MOD, a, b)
 
 
@@ -99,7 +99,7 @@ def _rmod(self: Tensor, other: Any) -> Tensor:
 
 
 def power(a: Any, b: Any) -> Tensor:
-    """``a ** b``: of integers an integer, else a float."""
+    """Return ``a ** b``: of integers an integer, else a float."""
     if type(b) is float or _is_float(a) or _is_float(b):
         return apply(POW, a, b)
     if type(b) is not int:
@@ -112,7 +112,7 @@ def _rpow(self: Tensor, other: Any) -> Tensor:
 
 
 def product(a: Any, b: Any) -> Tensor:
-    """``a @ b``: matrices in the last two axes; a vector is a row on the left, a column on the right."""
+    """Return ``a @ b`` of the last two axes; a vector is a row on the left, a column on the right."""
     a, b = tensors("matmul", (a, b))
     left, right = a.ndim, b.ndim
     if left > 1 and right > 1:
@@ -212,7 +212,7 @@ def _rshr(self: Tensor, other: Any) -> Tensor:
 
 
 def fitted(value: Tensor, dtype: np.dtype[Any], *operands: Any) -> Tensor:
-    """`value`, made of `operands`, for a Tensor of `dtype`, which it keeps among integers, as in NumPy."""
+    """Return `value`, made of `operands`, as a Tensor's `dtype`, which integers keep, as in NumPy."""
     if value.dtype == dtype or dtype not in dtypes.INTEGERS:
         return value
     if value.dtype in dtypes.INTEGERS:

@@ -13,7 +13,7 @@ from .declare import SAME, declare
 
 def _infer(a: Spec, v: Spec, right: bool) -> Spec:
     if a.ndim != 1:
-        raise ShapeError(f"searchsorted: what is in order is a vector, not of shape {a.shape}")
+        raise ShapeError(f"searchsorted: the sorted array must be a vector, got shape {a.shape}")
     return Spec(v.shape, dtypes.of_places(a.shape[0] + 1))
 
 

@@ -73,7 +73,7 @@ def _row_order(rows: Any, descending: bool) -> Any:
 
 
 def _keys(rows: Any, descending: bool) -> Any:
-    """Numbers of 32 bits, without a sign, in the order of `rows`: the two zeros are equal, so are NaNs."""
+    """Return unsigned 32-bit numbers in the order of `rows`: the two zeros are equal, so are NaNs."""
     if rows.dtype.kind in "ub":
         keys = rows.astype(np.uint32)
     elif rows.dtype.kind == "i":
@@ -93,7 +93,7 @@ def _keys(rows: Any, descending: bool) -> Any:
 
 
 def _packed(keys: Any) -> Any:
-    """Keys in the upper half, places in the lower."""
+    """Pack keys in the upper half, indices in the lower."""
     packed = keys.astype(np.uint64)
     packed <<= _PLACE_BITS
     packed |= np.arange(keys.shape[-1], dtype=np.uint64)
@@ -122,7 +122,7 @@ def _order_by_high_bits(rows: Any, descending: bool) -> Any:
 
 
 def _order_by_rank(rows: Any, descending: bool) -> Any:
-    """NumPy's fastest order, then among equal elements that of their places."""
+    """Return NumPy's fastest order, then among equal elements that of their indices."""
     places = np.argsort(rows, axis=-1)
     ordered = np.take_along_axis(rows, places, -1)
     above, below = ordered[..., 1:], ordered[..., :-1]

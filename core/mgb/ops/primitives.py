@@ -115,7 +115,7 @@ complex = primitive("complex", eager_complex, PARTS, lambda g, _y, _a, _b: (real
 
 
 def _parts(g: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-    """`g` for the first operand where `first` holds, for the second elsewhere."""
+    """Return `g` for the first operand where `first` holds, for the second elsewhere."""
     return where(first, g, 0), where(first, 0, g)
 
 
@@ -161,7 +161,7 @@ bitcast = declare(BITCAST)
 
 
 def of_one_sign(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Tensors of uint64 that compare as `a` and `b` do, uint64 and signed: 0 and 1 where one is negative."""
+    """Return uint64 Tensors that compare as uint64 `a` and signed `b` do: 0 and 1 where one is negative."""
     if a.dtype == dtypes.uint64:
         second, first = of_one_sign(b, a)
         return first, second

@@ -20,7 +20,7 @@ Axes = tuple[int, ...]
 
 
 def reduced_shape(shape: tuple[int, ...], axis: Axes) -> tuple[int, ...]:
-    """`shape` with length 1 along `axis`."""
+    """Return `shape` with length 1 along `axis`."""
     return tuple(1 if i in axis else d for i, d in enumerate(shape))
 
 
@@ -92,7 +92,7 @@ def highest(dtype: np.dtype[Any]) -> Any:
 
 
 def _wider(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float64 for float32."""
+    """Return float64 for float32."""
     return dtypes.float64 if dtype == dtypes.float32 else dtype
 
 
@@ -123,7 +123,7 @@ reduce_min  = _reduction("reduce_min",  _min,  SAME,    lambda g, y, x, axis: (_
 def _of_integers(
     name: str, function: Callable[..., Any], reduction: Callable[..., Tensor]
 ) -> Callable[..., Tensor]:
-    """`reduction` in 64 bits; NumPy widens the elements in its cache, where a cast would write them all."""
+    """Return `reduction` in 64 bits; NumPy widens in its cache, where a cast would write all elements."""
 
     def infer(x: Spec, axis: Axes) -> Spec:
         return Spec(reduced_shape(x.shape, axis), dtypes.summed(x.dtype))
@@ -174,7 +174,7 @@ def _spread(g: Tensor, like: Spec) -> Tensor:
 
 
 def _shared(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
-    """`g` in equal parts for the elements of `x` that are `y`."""
+    """Return `g` in equal parts for the elements of `x` that are `y`."""
     chosen = eq(x, y)
     if not axis:
         return where(chosen, g, 0)
@@ -184,7 +184,7 @@ def _shared(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
 
 
 def _prod_grad(g: Tensor, x: Tensor, axis: Axes) -> Tensor:
-    """`g` times the product of the others: no division, so that its derivatives are right next to zeros.
+    """Return `g` times the product of the others: no division, so its derivatives are right next to zeros.
 
     The others along several axes are those along the last one and, of the products along it, the others.
     """
@@ -197,7 +197,7 @@ def _prod_grad(g: Tensor, x: Tensor, axis: Axes) -> Tensor:
 
 
 def _others(x: Tensor, axis: int) -> Tensor:
-    """For each element the product of all others along `axis`: of those before, times those after."""
+    """Return for each element the product of all others along `axis`: of those before, times those after."""
     return _before(x, axis) * reverse(_before(reverse(x, (axis,)), axis), (axis,))
 
 

@@ -27,7 +27,7 @@ def _infer(x: Spec, value: Spec, index: Spec, axis: int, fold: str) -> Spec:
 
 
 def _eager(x: Any, value: Any, index: Any, axis: int, fold: str) -> Any:
-    """CuPy has sums alone at places that stand several times: the host makes the others."""
+    """Scatter by CuPy for sums; on the host for other reductions, which CuPy lacks at repeated indices."""
     _check_scatter(x, value, index, axis)
     if not isinstance(x, np.ndarray):
         host = [devices.to_host(a) for a in (x, value, index)]
@@ -48,7 +48,7 @@ def _grad(
 def _extreme_grad(
     g: Tensor, y: Tensor, x: Tensor, value: Tensor, index: Tensor, axis: int
 ) -> tuple[Tensor, Tensor]:
-    """Equal parts for the elements that are the extreme, as in torch."""
+    """Return equal parts for the elements that are the extreme, as in torch."""
     own, found = eq(x, y), eq(value, gather_(y, index, axis=axis))
     parts = scatter_add_(cast(own, dtype=g.dtype), cast(found, dtype=g.dtype), index, axis=axis)
     share = g / maximum(parts, 1)
@@ -93,7 +93,7 @@ _IDENTITIES: dict[str, Callable[[np.dtype[Any]], Any]] = {
 def scatter_reduce(
     inp: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True
 ) -> Tensor:
-    """`inp`, combined with all elements of `source` that `index` puts at one place, as torch's.
+    """Reduce into `inp` all elements of `source` that `index` puts at one position, as in torch.
 
     Parameters
     ----------

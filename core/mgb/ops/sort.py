@@ -82,7 +82,7 @@ def _first(x: Any, k: int, axis: int, descending: bool) -> Any:
 
 def _check_first(length: int, k: int) -> None:
     if not 0 <= k <= length:
-        raise ShapeError(f"topk: k = {k} of an axis of length {length}")
+        raise ShapeError(f"topk: k = {k} is out of range for an axis of length {length} (valid: 0..{length})")
 
 
 def _first_infer(x: Spec, k: int, axis: int, descending: bool) -> Spec:
@@ -104,7 +104,7 @@ argtopk = declare(
 
 
 def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
-    """The indices that put `inp` in order along `axis`, in int32, or int64 beyond 2**31; the order is stable.
+    """Return the int32 indices (int64 beyond 2**31) that sort `inp` along `axis`; the order is stable.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def argsort(inp: Tensor, descending: bool = False, axis: int = -1) -> Tensor:
 
 
 def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, Tensor]:
-    """`inp` in order along the axis `dim`.
+    """Return `inp` in order along the axis `dim`.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def topk(
     if not kth_only:
         return gather_(inp, indices, axis=axis), indices
     if k == 0:
-        raise ShapeError(f"topk: no k-th element of {inp.shape}: kth_only=True takes k from 1 on, of some")
+        raise ShapeError(f"topk: kth_only=True needs k >= 1 and a non-empty axis, got shape {inp.shape}")
     last = cut_along(indices, axis, k - 1, k)
     value, shape = gather_(inp, last, axis=axis), inp.shape[:-1]
     return reshape(value, shape=shape), reshape(last, shape=shape)
@@ -189,7 +189,7 @@ def topk(
 
 def _place_infer(x: Spec, axis: Axes) -> Spec:
     if not all(x.shape[a] for a in axis):
-        raise ShapeError(f"argmax or argmin of nothing: {x.shape} has no elements along {axis}")
+        raise ShapeError(f"argmax or argmin of an empty array: shape {x.shape}, axis {axis}")
     return Spec(reduced_shape(x.shape, axis), _dtype_of(x.shape, axis))
 
 

@@ -146,7 +146,7 @@ class LBFGS(Optimizer):
         return first
 
     def _direction(self, grad: Tensor, group: Group) -> tuple[Tensor, float]:
-        """Minus the product of the inverse Hessian, as known, and the gradient; and how far to go."""
+        """Return minus the product of the inverse Hessian, as known, and the gradient; and how far to go."""
         if self._last is None:
             return -grad, min(1.0, 1.0 / F.sum(F.abs(grad)).item()) * group["lr"]
         move, before = self._last
@@ -169,7 +169,7 @@ class LBFGS(Optimizer):
 
 
 def _product(changes: deque[tuple[Tensor, Tensor, Tensor]], grad: Tensor) -> Tensor:
-    """Nocedal and Wright (2006), algorithm 7.4."""
+    """Multiply by the inverse Hessian: Nocedal and Wright (2006), algorithm 7.4."""
     parts = []
     for move, change, curvature in reversed(changes):
         part = F.sum(move * grad) / curvature

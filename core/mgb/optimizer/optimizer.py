@@ -169,7 +169,7 @@ class Optimizer(Holder):
                 param.grad = None
 
     def _tell(self) -> None:
-        """A trace is told that what it does follows from the groups."""
+        """Tell a trace that what it does depends on the groups."""
         session = ACTIVE.get()
         if session is not None:
             session.entered(self)
@@ -184,7 +184,7 @@ class Optimizer(Holder):
                 yield from inside(name, value)
 
     def __decides__(self) -> Iterator[Any]:
-        """For which parameters it works, and the hyper-parameters that no step reads again."""
+        """Yield for which parameters it works, and the hyper-parameters that no step reads again."""
         yield "param_groups"
         for place, group in enumerate(self.param_groups):
             asked = self._asked_for(group)
@@ -212,7 +212,7 @@ class Optimizer(Holder):
 
     @abstractmethod
     def _live(self, group: Group) -> dict[str, Callable[[], float]]:
-        """The numbers that a compiled step reads again at every call, by the names that `_update` uses."""
+        """Return the numbers that a compiled step reads at every call, by their names in `_update`."""
 
     @abstractmethod
     def _update(
@@ -227,7 +227,7 @@ class Optimizer(Holder):
             if not isinstance(given, Real) or given != given:
                 raise ArgumentError(f"invalid {name}: {given!r} is not a number")
             if given < 0.0:
-                raise ArgumentError(f"invalid {name}: {given} is negative")
+                raise ArgumentError(f"invalid {name}: {given} is negative, it must be at least 0")
         for name, count in (("betas", 2), ("rho", 1), ("alpha", 1)):
             given = group.get(name, (0.0,) * count)
             values = tuple(given) if isinstance(given, Iterable) else (given,)
@@ -235,7 +235,7 @@ class Optimizer(Holder):
                 wanted = "a pair of numbers" if count == 2 else "a number"
                 raise ArgumentError(f"invalid {name}: {given!r} is not {wanted}")
             if not all(0.0 <= value < 1.0 for value in values):
-                raise ArgumentError(f"invalid {name}: {group[name]} is not at least 0 and less than 1")
+                raise ArgumentError(f"invalid {name}: {group[name]} must be at least 0 and less than 1")
 
     # state
 
@@ -285,7 +285,7 @@ class Optimizer(Holder):
 
 
 def zeros_state(param: Parameter) -> Tensor:
-    """Zeros like `param`; float32 when the parameter has 16 bits, so that small changes add up."""
+    """Return zeros like `param`; float32 when the parameter has 16 bits, so that small changes add up."""
     return Tensor(np.zeros(param.shape), dtype=wide(param), device=param.device)
 
 
@@ -324,7 +324,7 @@ def _described(group: Group) -> str:
 def _check_grad(param: Parameter, grad: Tensor) -> None:
     if grad.shape != param.shape:
         raise ShapeError(
-            f"optimizer: the gradient of shape {grad.shape} is not for a parameter of {param.shape}"
+            f"optimizer: a gradient of shape {grad.shape} does not fit a parameter of shape {param.shape}"
         )
 
 

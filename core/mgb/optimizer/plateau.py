@@ -62,7 +62,7 @@ class ReduceLROnPlateau:
                 f"and {threshold_mode!r}"
             )
         if factor >= 1:
-            raise ValueError(f"ReduceLROnPlateau: factor is less than 1, not {factor}")
+            raise ValueError(f"ReduceLROnPlateau: factor must be less than 1, got {factor}")
         groups = len(optimizer.param_groups)
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = (
@@ -98,7 +98,7 @@ class ReduceLROnPlateau:
             self.resting, self.bad_epochs = self.cooldown, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer."""
+        """Return everything but the optimizer."""
         return {name: value for name, value in vars(self).items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

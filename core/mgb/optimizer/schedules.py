@@ -58,7 +58,7 @@ class _Factor(LRScheduler):
     """The first learning rate times a factor that all groups share."""
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         raise NotImplementedError
 
     def get_lr(self) -> list[float]:
@@ -89,7 +89,7 @@ class StepLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return float(self.gamma ** (epoch // self.step_size))
 
 
@@ -113,7 +113,7 @@ class ExponentialLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return float(self.gamma**epoch)
 
 
@@ -145,7 +145,7 @@ class LinearLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         part = min(epoch, self.total_iters) / self.total_iters
         return self.start_factor + (self.end_factor - self.start_factor) * part
 
@@ -172,7 +172,7 @@ class ConstantLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return self.first_factor if epoch < self.total_iters else 1.0
 
 
@@ -198,12 +198,12 @@ class PolynomialLR(_Factor):
         super().__init__(optimizer, current_epoch)
 
     def factor(self, epoch: int) -> float:
-        """That of `epoch`."""
+        """Return the factor of `epoch`."""
         return float((1 - min(epoch, self.total_iters) / self.total_iters) ** self.power)
 
 
 def _cosine(start: float, end: float, part: float) -> float:
-    """Half a wave from `start` to `end`."""
+    """Return a point of half a cosine wave from `start` to `end`."""
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
@@ -340,7 +340,10 @@ class OneCycleLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """Return the learning rate of each group in the current step."""
         if self.current_epoch >= self.total_steps:
-            raise ValueError(f"OneCycleLR: step {self.current_epoch} of a cycle of {self.total_steps} steps")
+            raise ValueError(
+                f"OneCycleLR: step {self.current_epoch} is beyond total_steps = {self.total_steps} (counted "
+                "from 0)"
+            )
         phase = next((i for i, end in enumerate(self.ends) if self.current_epoch <= end), len(self.ends) - 1)
         start = self.ends[phase - 1] if phase else 0
         part = (self.current_epoch - start) / (self.ends[phase] - start)
@@ -360,12 +363,12 @@ class _Several(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
         if not schedulers or any(s.optimizer is not optimizer for s in schedulers):
-            raise ValueError(f"{type(self).__name__}: one schedule or more is wanted, all of one optimizer")
+            raise ValueError(f"{type(self).__name__}: needs at least one schedule, all of the same optimizer")
         self.schedulers = list(schedulers)
         super().__init__(optimizer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer."""
+        """Return the state of the schedule, without the optimizer."""
         return {**super().state_dict(), "schedulers": [s.state_dict() for s in self.schedulers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -398,7 +401,7 @@ class ChainedScheduler(_Several):
 
     def __init__(self, schedulers: Sequence[LRScheduler]) -> None:
         if not schedulers:
-            raise ValueError("ChainedScheduler: one schedule or more is wanted")
+            raise ValueError("ChainedScheduler: needs at least one schedule")
         super().__init__(schedulers[0].optimizer, schedulers)
 
     def get_lr(self) -> list[float]:
@@ -455,5 +458,5 @@ class SequentialLR(_Several):
 
 def _positive(name: str, number: int) -> int:
     if number < 1:
-        raise ValueError(f"{name} is at least 1, not {number}")
+        raise ValueError(f"{name} must be at least 1, got {number}")
     return number

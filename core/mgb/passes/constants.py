@@ -50,7 +50,7 @@ def _value(node: Node) -> Any | None:
 
 
 def _number(node: Node) -> Node:
-    """`node`, whose lengths are followed, as one number that is broadcast, where each operand is one."""
+    """Return `node`, whose lengths are symbolic, as one number that is broadcast, if each operand is one."""
     numbers = [constant_of(i) for i in node.inputs] if node.op.kind is Kind.ELEMENTWISE else [None]
     if any(number is None for number in numbers):
         return node

@@ -7,7 +7,7 @@ from .decompose import spell_out
 
 
 def flops(graph: Graph) -> int:
-    """About how many operations on numbers a graph is.
+    """Estimate how many operations on numbers a graph has.
 
     An element-wise op is one operation an element, ``exp`` like ``add``; a reduction one for each element
     that it folds; an op whose row has a `cost`, that; what only moves elements none; anything else one for
@@ -17,7 +17,7 @@ def flops(graph: Graph) -> int:
 
 
 def operations(node: Node) -> int:
-    """As `flops`, of one node."""
+    """Estimate `flops` of one node."""
     return _own(node) if _counts(node.op) else flops(Graph(node.inputs, (node,)))
 
 

@@ -54,34 +54,34 @@ def _named(name: str, *args: Tensor) -> Tensor:
 
 
 def _same(number: float) -> Rule:
-    """An op on x and x gives `number`."""
+    """Make the rule that an op on x and x gives `number`."""
     return lambda node, a, b: full(number, node.spec) if node_of(a) is node_of(b) else None
 
 
 def _left(number: float) -> Rule:
-    """`number` on the left changes nothing."""
+    """Make the rule that `number` on the left changes nothing."""
     return lambda node, a, b: shaped(b, node.spec.shape) if _is(a, number) else None
 
 
 def _right(number: float) -> Rule:
-    """`number` on the right changes nothing."""
+    """Make the rule that `number` on the right changes nothing."""
     return lambda node, a, b: shaped(a, node.spec.shape) if _is(b, number) else None
 
 
 def _add_zero(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
-    """Only -0 changes nothing: -0 + 0 is 0."""
+    """Remove an addition of -0, the only number that changes nothing: -0 + 0 is 0."""
     if _has_sign(a, negative=True):
         return shaped(b, node.spec.shape)
     return shaped(a, node.spec.shape) if _has_sign(b, negative=True) else None
 
 
 def _subtract_zero(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
-    """Only 0 changes nothing: -0 - (-0) is 0."""
+    """Remove a subtraction of 0, the only number that changes nothing: -0 - (-0) is 0."""
     return shaped(a, node.spec.shape) if _has_sign(b, negative=False) else None
 
 
 def _absorbing(number: float) -> Rule:
-    """`number` on either side is the result."""
+    """Make the rule that `number` on either side is the result."""
     return lambda node, a, b: full(number, node.spec) if _is(a, number) or _is(b, number) else None
 
 
@@ -96,17 +96,17 @@ def _undoes(name: str) -> Rule:
 
 
 def _integer(rule: Rule) -> Rule:
-    """`rule`, for integers only: there it always holds."""
+    """Restrict `rule` to integers: there it always holds."""
     return lambda node, *values: rule(node, *values) if node.spec.dtype.kind in "iu" else None
 
 
 def _real(rule: Rule) -> Rule:
-    """`rule`, where no complex number has several logarithms."""
+    """Restrict `rule` to where no complex number has several logarithms."""
     return lambda node, *values: None if node.spec.dtype in COMPLEX else rule(node, *values)
 
 
 def _of_many_digits(rule: Rule) -> Rule:
-    """`rule`, unless it leaves out the rounding to 16 bits of a result that eager code has, which shows."""
+    """Restrict `rule` where it would leave out a rounding to 16 bits that eager code has, which shows."""
     return lambda node, *values: None if node.spec.dtype in HALVES else rule(node, *values)
 
 
@@ -192,7 +192,7 @@ _FINITE_RULE = by_name(_FINITE)
 
 
 def own_results(before: Graph, after: Graph, updated: Collection[int] = ()) -> Graph:
-    """`after` with copies of inputs where `before`, of which it was made, computed a value of its own.
+    """Copy inputs in `after` where `before`, of which it was made, computed a value of its own.
 
     So no result shares memory with an argument that it does not share memory with in eager code.
 

@@ -102,7 +102,7 @@ def _begin(node: Node) -> _Affine | None:
 
 
 def _extend(graph: Graph, node: Node, found: Mapping[Node, _Affine]) -> _Affine | None:
-    """The scale and shift at `node`, if it only moves the channels of a convolution that it alone reads."""
+    """Return the scale and shift at `node`, if it scales channels of a convolution that it alone reads."""
     rule = _STEPS.get(node.op.name)
     inner = [i for i in node.inputs if i in found and _read_once(graph, i)]
     if rule is None or len(inner) != 1 or node.spec.shape != inner[0].spec.shape:
@@ -161,7 +161,7 @@ def _written(affine: _Affine) -> Callable[..., Tensor]:
 
 
 def _replace(graph: Graph, written: Mapping[Node, Callable[..., Tensor]]) -> Graph:
-    """`graph` with some nodes written otherwise, from the values of nodes before them."""
+    """Return `graph` with some nodes written otherwise, from the values of nodes before them."""
 
     def build(*inputs: Tensor) -> list[Tensor]:
         values = dict(zip(graph.inputs, inputs))

@@ -26,7 +26,7 @@ def merge(graph: Graph) -> Graph:
 
 
 def _token(value: Any) -> Any:
-    """Equal tokens mean equal parameters; 1, 1.0 and True are equal in Python and are told apart here."""
+    """Return a token that is equal for equal parameters; it distinguishes 1, 1.0 and True, unlike Python."""
     if isinstance(value, np.ndarray):
         return value.shape, hashlib.sha256(value.tobytes()).digest()
     return repr(value)

@@ -24,7 +24,7 @@ DEEP = 64
 
 
 def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
-    """`value` in `shape` by one reshape at most; broadcasts come after it, and an iota needs none."""
+    """Return `value` in `shape` by one reshape at most; broadcasts come after it, and an iota needs none."""
     if inner := inputs_of(value, RESHAPE):
         return merged_reshape(inner[0], shape)
     if node_of(value).op is IOTA:
@@ -76,7 +76,7 @@ def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> 
 
 
 def _operand(value: Tensor, here: Shape, there: Shape, movable: set[Node]) -> Tensor | None:
-    """`value`, which broadcasts to `here`, so that it broadcasts to `there`."""
+    """Return `value`, which broadcasts to `here`, so that it broadcasts to `there`."""
     found = _into(value, _moved(value.shape, here, there), movable)
     fits = not _long(value.shape) and value.ndim <= len(there)
     return value if found is None and fits else found
@@ -100,7 +100,7 @@ def _before(value: Tensor) -> Tensor | None:
 
 
 def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Tensor | None:
-    """`value` in `shape`, its axes of length 1 moved; None if a reshape would come to stand behind an op."""
+    """Return `value` in `shape`, its axes of length 1 moved; None if a reshape would come after an op."""
     node = node_of(value)
     if same_shape(value.shape, shape):
         return value

@@ -78,7 +78,7 @@ def inputs_of(value: Tensor, op: Op) -> tuple[Tensor, ...] | None:
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    """The same application of the same op to `inputs`, which have the specs of those it had."""
+    """Return the same application of the same op to `inputs`, which have the specs of those it had."""
     return node if inputs == node.inputs else Node(node.op, inputs, node.params, node.spec, node.source)
 
 
@@ -101,14 +101,14 @@ def full(value: Any, spec: Spec) -> Tensor:
 
 
 def shaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`value` in `shape`: axes of length 1 may come and go, then it is stretched."""
+    """Return `value` in `shape`: axes of length 1 may come and go, then it is stretched."""
     if value.ndim > len(shape):
         value = reshape(value, shape=value.shape[value.ndim - len(shape) :])
     return value if same_shape(value.shape, shape) else broadcast_to(value, shape=shape)
 
 
 def reshaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`value` with its elements in `shape`."""
+    """Return `value` with its elements in `shape`."""
     return value if same_shape(value.shape, shape) else reshape(value, shape=shape)
 
 

@@ -56,7 +56,7 @@ def _moved(graph: Graph) -> dict[Node, Axes]:
 
 
 def _transposed(value: Tensor, axes: Axes) -> Tensor:
-    """`value`, which broadcasts to what the transpose read, so that it broadcasts to what it gives."""
+    """Return `value`, which broadcasts to what the transpose read, so that it broadcasts to what it gives."""
     if not value.ndim:
         return value
     value = reshaped(value, (1,) * (len(axes) - value.ndim) + value.shape)

@@ -20,7 +20,7 @@ OPS, STEPS, SHORT = 96, 16, 64
 
 
 def take_several_turns(graph: Graph) -> Graph:
-    """`graph`, whose loops take several steps of few element-wise ops in a turn."""
+    """Rewrite `graph`, so that its loops take several steps of few element-wise ops in a turn."""
     if not any(_at_once(node) > 1 for node in graph.nodes):
         return graph
     return rebuild(lambda *xs: graph.fold(_rule, xs), graph.inputs)

@@ -18,7 +18,7 @@ def verify(graph: Graph) -> None:
     """
     given = set(graph.inputs)
     if len(given) != len(graph.inputs):
-        raise GraphError("an input stands twice in the graph's inputs")
+        raise GraphError("an input occurs twice in the graph's inputs")
     for node in graph.nodes:
         problem = _problem(node)
         if problem:

@@ -30,7 +30,7 @@ def trace_of(name: str, calls: Sequence[CallProfile]) -> dict[str, Any]:
 
 
 def _events(function: str, calls: Sequence[CallProfile]) -> Iterator[dict[str, Any]]:
-    """In the order in which they began on each thread."""
+    """Yield events in the order in which they began on each thread."""
     origin, pid = min(call.begin for call in calls), os.getpid()
     tracks = {thread: n for n, thread in enumerate(dict.fromkeys(call.thread for call in calls), 1)}
     numbers = numbers_of(run for call in calls for run in call.runs)

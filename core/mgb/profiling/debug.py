@@ -22,7 +22,7 @@ CALLS, STEPS, GRAPHS, SOURCES = 1, 2, 3, 4
 
 
 def level() -> int:
-    """The level in force: 0 (nothing), `CALLS`, `STEPS`, `GRAPHS` or `SOURCES`; each has those below it.
+    """Return the level: 0 (nothing), `CALLS`, `STEPS`, `GRAPHS` or `SOURCES`; each has those below it.
 
     Raises
     ------
@@ -42,14 +42,14 @@ class Ladder:
         _prepare_logger()
 
     def call(self, call: CallProfile) -> None:
-        """A call has returned."""
+        """Report a call that has returned."""
         lines = [self._call_line(call)]
         if self._level >= STEPS:
             lines += _step_lines(call)
         logger.debug("%s", "\n".join(lines))
 
     def compiled(self, program: Program) -> None:
-        """A program was compiled."""
+        """Report a program that was compiled."""
         if self._level >= GRAPHS:
             logger.debug("%s compiled\n%s", self._name, "\n".join(_graph_lines(program)))
         if self._level >= SOURCES:

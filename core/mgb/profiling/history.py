@@ -47,7 +47,7 @@ class History:
             self._times = 0
 
     def calls(self) -> list[CallProfile]:
-        """In the order in which they began."""
+        """Return the calls in the order in which they began."""
         with self._lock:
             kept = [call for call, _ in self._calls]
         return sorted(kept, key=lambda call: call.begin)
@@ -76,7 +76,7 @@ class Watch:
         self._ladder = ladder
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """``function(*args)``, which is a call, or the part of one that gives a miss."""
+        """Run ``function(*args)``, which is a call, or the part of one that gives a miss."""
         thread = threading.get_ident(), threading.current_thread().name
         call = CallProfile(self._statistics, self._statistics.calls, thread, perf_counter_ns())
         token = PROFILED.set(call)
@@ -91,7 +91,7 @@ class Watch:
         return result
 
     def compiled(self, program: Program) -> None:
-        """A program was compiled."""
+        """Record that a program was compiled."""
         if self._ladder is not None:
             self._ladder.compiled(program)
 

@@ -51,7 +51,7 @@ class Row:
         return {"ops": list(self.cost.ops), "sources": list(self.cost.sources)}
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands among the ``kernels`` of a profile; speeds are those of the median run."""
+        """Return the entry among the ``kernels`` of a profile; speeds are those of the median run."""
         seconds = [(span.end - span.kern) / 1e9 for span in self.spans]
         median = max(statistics.median(seconds), 1e-9)
         speed = self.cost.nbytes / median

@@ -55,7 +55,7 @@ class Statistics:
         return program
 
     def recorded(self) -> None:
-        """A body was recorded."""
+        """Count a body that was recorded."""
         call = self._profiled()
         if call is not None:
             call.recorded = True
@@ -77,7 +77,7 @@ class Statistics:
         return call if call is not None and call.of is self else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Under the names that ``stats()`` of a traced function has."""
+        """Return the counts under the names that ``stats()`` of a traced function has."""
         with self._lock:
             return {
                 "calls": self.calls,

@@ -99,12 +99,12 @@ def copy_text(fraction: float, unit: str = "") -> str:
 
 
 def time_text(seconds: float) -> str:
-    """``12.3 us``: three digits and the unit that suits them."""
+    """Format a time as ``12.3 us``: three digits and the unit that suits them."""
     return _in_units(seconds, (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))) or f"{seconds * 1e9:.0f} ns"
 
 
 def bytes_text(count: int) -> str:
-    """``1.5 MB``, in powers of 1000 as bandwidths are."""
+    """Format bytes as ``1.5 MB``, in powers of 1000 as bandwidths are."""
     return _in_units(count, (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))) or f"{count} B"
 
 

@@ -35,7 +35,7 @@ INSTALL = "pip install 'mgb[cuda13]' (or 'mgb[cuda12]', as your driver has it)"
 
 
 def canonical(name: str) -> str:
-    """`name` with its stream, as tensors print it: ``"gpu0"`` -> ``"gpu0:0"``.
+    """Return `name` with its stream, as tensors print it: ``"gpu0"`` -> ``"gpu0:0"``.
 
     Without a stream, ``"xpux"`` or ``"xpu"`` stands for the default device; ``"xpux:0"`` is the host wherever
     that is. A number that is left out before the stream is 0: ``"cpu:0"`` -> ``"cpu0:0"``.
@@ -136,7 +136,7 @@ def is_cuda_available() -> bool:
 
 
 def default() -> str:
-    """The same, canonical. A host by any name is `HOST` here, so that traces go on when it is named."""
+    """Return it canonical. A host by any name is `HOST` here, so that traces go on when it is named."""
     return canonical("xpux")
 
 
@@ -156,7 +156,7 @@ def ordinal(device: str) -> int:
 
 
 def device_type(device: str) -> str:
-    """``"cpu"`` or ``"gpu"``: what a backend's traits name."""
+    """Return ``"cpu"`` or ``"gpu"``: what a backend's traits name."""
     return "gpu" if is_gpu(device) else "cpu"
 
 
@@ -183,7 +183,7 @@ def _gpu_count() -> int:
 
 
 def array_module(device: str) -> ModuleType:
-    """NumPy, or CuPy for a GPU.
+    """Return NumPy, or CuPy for a GPU.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def forget() -> None:
 
 
 def on(device: str) -> AbstractContextManager[Any]:
-    """Makes a GPU the one that CuPy works on."""
+    """Make a GPU the one that CuPy works on."""
     found: AbstractContextManager[Any] = array_module(device).cuda.Device(ordinal(device))
     return found
 
@@ -243,7 +243,7 @@ def where(array: Any) -> str:
 
 
 def place(array: Any, device: str) -> Any:
-    """`array` in the memory of `device`; no copy when it is there already."""
+    """Put `array` in the memory of `device`; no copy when it is there already."""
     if not is_gpu(device):
         return to_host(array)
     xp = array_module(device)
@@ -269,7 +269,7 @@ def from_dlpack(data: Any) -> Any:
 
 
 def to_host(array: Any) -> Any:
-    """`array` as NumPy's; one of a GPU is copied when the work before it on CuPy's current stream is done."""
+    """Return `array` as NumPy's; one of a GPU is copied after the work on CuPy's current stream."""
     if isinstance(array, np.ndarray):
         return array
     if isinstance(array, np.generic):
@@ -280,7 +280,7 @@ def to_host(array: Any) -> Any:
 
 @contextmanager
 def memory_explained(device: str, what: str = "a copy") -> Iterator[None]:
-    """Turns CuPy's lack of memory into an error of ours.
+    """Turn CuPy's lack of memory into an error of ours.
 
     Raises
     ------

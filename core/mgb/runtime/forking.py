@@ -85,7 +85,7 @@ _problem = ""  # why nobody may enter in this process any more
 
 @contextmanager
 def undivided(what: str) -> Iterator[None]:
-    """A block that no fork divides: one waits until no thread is in any. Several threads may be.
+    """Run a block that no fork divides: it waits until no thread is in any. Several threads may be.
 
     Locks that others in such blocks may want are taken inside, or the others would wait for who waits here.
 
@@ -121,7 +121,7 @@ _calls: list[int] = []  # the thread of each short call that is being made
 
 
 def short_call(function: Callable[..., Value]) -> Callable[..., Value]:
-    """`function`, which no fork divides: as in an `undivided` block, for a fraction of what that costs."""
+    """Wrap `function` so that no fork divides it, like an `undivided` block at a fraction of its cost."""
 
     def call(*args: Any, **params: Any) -> Value:
         thread = get_ident()
@@ -182,7 +182,7 @@ class Resource:
             raise ForkedProcessError(self.problem)
 
     def forked(self) -> None:
-        """Told that this is a child."""
+        """Note that this is a child."""
         if self.problem is None and self._is_used():
             self.problem = (
                 f"process {os.getpid()} was forked after {self._what} had run in process {os.getppid()}, and "
@@ -194,7 +194,7 @@ class Resource:
 
 
 def _wait() -> None:
-    """Until no other thread is in an `undivided` block; none enters one before the fork is over."""
+    """Wait until no other thread is in an `undivided` block; none enters one before the fork is over."""
     global _forks
     _guard.acquire()  # until the fork is over
     while _forks:  # another thread forks
@@ -209,7 +209,7 @@ def _wait() -> None:
 
 
 def _go_on() -> None:
-    """In the parent."""
+    """Resume in the parent."""
     global _forks
     _forks = False
     _change.notify_all()
@@ -217,7 +217,7 @@ def _go_on() -> None:
 
 
 def _begin() -> None:
-    """In the child."""
+    """Begin in the child."""
     global _guard, _change, _forks, _problem
     if others := " and ".join(sorted(_others())):
         _problem = (

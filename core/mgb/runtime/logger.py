@@ -13,7 +13,7 @@ _given: dict[str, logging.Logger] = {}
 
 
 def get_logger(name: str | None = None) -> logging.Logger:
-    """The logger `name`, which prints to the standard error stream from the level of `set_log_level` on.
+    """Return the logger `name`, which prints to standard error from the level of `set_log_level` on.
 
     Parameters
     ----------

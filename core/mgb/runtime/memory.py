@@ -136,7 +136,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 @lru_cache(1024)
 def size_class(nbytes: int) -> int:
-    """`nbytes`, at least `SMALL`, rounded up by less than an eighth, so that near sizes share a list."""
+    """Return `nbytes`, at least `SMALL`, rounded up by less than an eighth: near sizes share a list."""
     step = 1 << (nbytes - 1).bit_length() - 4
     return -(-nbytes // step) * step
 
@@ -156,7 +156,7 @@ def _block(size: int) -> Block:
 
 
 def _from_system(size: int) -> _Memory:
-    """`size` bytes and room to align them; when the system has no more, the pool is emptied first."""
+    """Return `size` bytes and room to align them; when the system has no more, the pool is emptied first."""
     global _misses, _limit
     with _lock:
         _limit = config.POOL_BYTES.whole()
@@ -172,7 +172,7 @@ def _from_system(size: int) -> _Memory:
 
 
 def _allocate(size: int) -> _Memory:
-    """`size` bytes and room to align them; the room is never touched, so that no page stands behind it."""
+    """Return `size` bytes and room to align them; the room is never touched, so that no page backs it."""
     room = ALIGNMENT if size < LARGE_PAGE else LARGE_PAGE + PLACES * STEP
     try:
         return _Memory(size + room, BYTE)

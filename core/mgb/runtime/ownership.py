@@ -54,7 +54,7 @@ def _adopted(nbytes: int) -> Any:
 
 
 def adopter(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[int, object], Array]:
-    """`adopt` for arrays of one type: a function of address and owner.
+    """Return `adopt` for arrays of one type: a function of address and owner.
 
     Examples
     --------

@@ -22,7 +22,7 @@ def current(_module: object = None) -> tuple[str, str] | None:
 
 
 def exactly(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """``function(*args, **kwargs)``, whose ops compute in what they are given.
+    """Run ``function(*args, **kwargs)``, whose ops compute in the dtypes of their operands.
 
     So are run the bodies of ops, gradients, and passes over graphs: what they do was decided where the user
     applied an op. Whatever ends the call, what was set before is set again, as in `tensor.run_in`.

@@ -12,12 +12,12 @@ _PRE = "overflow-x:auto; white-space:pre; line-height:normal; font-family:monosp
 
 
 def pre(text: str) -> str:
-    """HTML that shows `text` as it stands."""
+    """Return HTML that shows `text` as it is."""
     return f'<pre style="{_PRE}">{_escaped(text)}</pre>'
 
 
 def folded(parts: Iterable[tuple[str, str]]) -> str:
-    """HTML of titled texts, each behind its title until somebody clicks on it."""
+    """Return HTML of titled texts, each behind its title until somebody clicks on it."""
     return "".join(
         f"<details><summary>{_escaped(title)}</summary>{pre(body)}</details>" for title, body in parts
     )

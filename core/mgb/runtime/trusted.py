@@ -36,7 +36,7 @@ def is_python(file: str) -> bool:
 
 @functools.cache
 def _python_folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those of Python's library, and those of what has been installed, which may lie in one of them."""
+    """Return the folders of Python's library, and those of installed packages, which may be inside."""
     import site  # here, as the next ones: few calls need them
     import sysconfig
 
@@ -76,7 +76,7 @@ def _is_of_libraries(file: str) -> bool:
 
 @functools.cache
 def plugin_folders() -> tuple[str, ...]:
-    """The packages of the distributions that announce plugins, and of those that these require of mgb's.
+    """Return the packages of the distributions that announce plugins, and mgb's that these require.
 
     Who installs a distribution trusts it; a folder of that name is anybody's.
     """
@@ -93,7 +93,7 @@ def plugin_folders() -> tuple[str, ...]:
 
 
 def _packages(distributions: set[str]) -> set[str]:
-    """The packages of mgb's installed distributions among these, of those that they need, and so on."""
+    """Return the packages of mgb's installed distributions among these, and all that they require."""
     from importlib.metadata import PackageNotFoundError, requires
 
     packages, waiting, seen = set[str](), list(distributions), set[str]()

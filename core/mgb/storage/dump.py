@@ -183,13 +183,17 @@ def dump(
     _check_switches({**switches, **{n: v for n, v in options.items() if n in _FUSING + _NARROWING}})
     _check_options(options, model_version, keep_var_name)
     if input_data is not None and not enable_metadata:
-        raise ArgumentError("test cases stand in the metadata: input_data needs enable_metadata=True")
+        raise ArgumentError(
+            "input_data needs enable_metadata=True, since test cases are stored in the metadata"
+        )
     test = TestData(input_data, repeat, silent, no_assert, maxerr, input_transform)
     captured = _checked(traced)
     chosen = formats.to_write(file, dump_format)
     recorded, names = captured.graph(arg_names, output_names, keep_var_name)
     for name in set(names.inputs).intersection(names.outputs):
-        raise ArgumentError(f"an input and an output are called {name!r}; names in a file differ")
+        raise ArgumentError(
+            f"{name!r} is the name of an input and of an output; names in a file must be unique"
+        )
 
     def finished(graph: Graph) -> Graph:
         written = graph if no_change_graph else _simplified(graph, traced.options)
@@ -268,11 +272,11 @@ def _check_options(options: Mapping[str, Any], model_version: Any, keep: Any) ->
     for name, value in options.items():
         if name in _FOREIGN:
             if not isinstance(value, bool | int | None) or value:
-                raise ArgumentError(f"dump({name}={value!r}) means nothing here: {_FOREIGN[name]}")
+                raise ArgumentError(f"dump({name}={value!r}) is not supported: {_FOREIGN[name]}")
         elif name not in _FUSING + _NARROWING:
             raise ArgumentError(f"dump has no option {name!r}")
     if all(options.get(name) for name in _NARROWING):
-        raise ArgumentError(f"{' and '.join(_NARROWING)} are two ways to the same end: give one of them")
+        raise ArgumentError(f"{' and '.join(_NARROWING)} exclude each other: give one of them")
     if not isinstance(model_version, int) or model_version != 2:
         raise ArgumentError("model_version is one of MegEngine's own format; leave it out")
     if not isinstance(keep, int) or keep not in (0, 1, 2):

@@ -163,7 +163,7 @@ class Exported:
         return self._arrange(self._run(args, kwargs), self._names)
 
     def run(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As a call, with the results by name."""
+        """Call it, and return the results by name."""
         return dict(zip(self._names, self._run(args, kwargs), strict=True))
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
@@ -363,7 +363,7 @@ def _any_code(program: Any) -> bool:
 
 
 def _compiled(file: Reader, graph: Graph, options: Options) -> Program:
-    """`graph`, compiled; an op may still refuse a lying parameter, which `infer` did not look at."""
+    """Compile `graph`; an op may still reject a wrong parameter, which `infer` does not check."""
     try:
         return compile_program(graph, options)
     except MgbError:

@@ -160,5 +160,5 @@ def _failure(name: str, what: str, error: Exception) -> FormatImportError:
 
 
 def _ending(path: Path | None) -> str:
-    """Of a file's name, in lower case and without the dot; empty where there is none."""
+    """Return a file name's ending, in lower case and without the dot; empty where there is none."""
     return "" if path is None else path.suffix.lower().removeprefix(".")

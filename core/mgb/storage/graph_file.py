@@ -182,7 +182,7 @@ class Reader:
 
     @contextmanager
     def reading(self, place: str) -> Iterator[None]:
-        """Whatever goes wrong inside is due to the file: a `FileFormatError` that names `place`."""
+        """Turn a failure inside, which is due to the file, into a `FileFormatError` that names `place`."""
         try:
             yield
         except FileFormatError:
@@ -268,7 +268,7 @@ class Reader:
 
 
 def _check_call(op: Op, count: int, params: Mapping[str, Any]) -> None:
-    """`op` takes so many values and these parameters, which `infer` does not always look at."""
+    """Check that `op` takes this many values and these parameters, which `infer` does not always check."""
     rule = op.eager or op.body
     if isinstance(rule, np.ufunc):
         if count != rule.nin or params:

@@ -222,7 +222,7 @@ def _value(text: str, spec: Spec, change: Callable[[Array], Array]) -> Array:
 
 
 def _random(text: str, spec: Spec, whole: str) -> Array:
-    """``#rand(low, high, length...)``; a length that is ``...``, or left out, is the input's."""
+    """Draw ``#rand(low, high, length...)``; a length that is ``...``, or left out, is the input's."""
     words = [w.strip() for w in text.split(",") if w.strip()]
     try:
         low, high = (float(w) for w in words[:2])
@@ -242,7 +242,7 @@ def _random(text: str, spec: Spec, whole: str) -> Array:
 
 
 def _check_range(low: float, high: float, dtype: np.dtype[Any]) -> None:
-    """Numbers from `low` to `high` are to be drawn."""
+    """Check that numbers can be drawn from `low` to `high`."""
     if dtype in dtypes.INTEGERS:
         least, most = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max) + 1
     else:
@@ -254,7 +254,7 @@ def _check_range(low: float, high: float, dtype: np.dtype[Any]) -> None:
 
 def _fitted(name: str, array: Array | None, spec: Spec, repeat: int) -> Array:
     if array is None:
-        raise FileFormatError(f"input_data says nothing of the input {name!r}")
+        raise FileFormatError(f"input_data has no array for the input {name!r}")
     if repeat > 1 and array.ndim:
         lengths = (array.shape[0] * repeat, *array.shape[1:])
     else:

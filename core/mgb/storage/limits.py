@@ -121,7 +121,7 @@ class Meter:
         self.check(limit, self._spent[limit])
 
     def value(self, shape: Sequence[int], itemsize: int = 8) -> None:
-        """A value of this shape is about to be made."""
+        """Measure a value of this shape, which is about to be made."""
         elements = math.prod([max(d, 1) for d in shape])
         self.check("elements", elements)
         if self.folding and elements > MOST_FOLDED:
@@ -129,13 +129,13 @@ class Meter:
         self.spend("bytes", elements * itemsize)
 
     def op(self, node: Node) -> None:
-        """An op is about to be computed."""
+        """Measure an op, which is about to be computed."""
         self.spend("nodes", 1)
         self.value(node.spec.shape, node.spec.dtype.itemsize)
         self.spend("operations", max(operations(node), node.spec.size))
 
     def graph(self, graph: Graph) -> None:
-        """A whole graph is about to be computed."""
+        """Measure a whole graph, which is about to be computed."""
         for number, node in enumerate(graph.nodes):
             self.place = f"the graph, node {number} ({node.op.name})"
             self.op(node)
@@ -151,12 +151,12 @@ def meter() -> Meter:
 
 
 def metered(meter: Meter, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """``function(*args, **kwargs)``; `meter` measures every op before it is computed, in whatever trace."""
+    """Run ``function(*args, **kwargs)``; `meter` measures every op before it is computed, in any trace."""
     return run_in(_Metered(ACTIVE.get(), meter), function, *args, **kwargs)
 
 
 def folded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """``function(*args, **kwargs)``, whose ops, on known values, are computed at once and part of no trace.
+    """Run ``function(*args, **kwargs)``, whose ops on known values are computed at once, outside any trace.
 
     They are measured too.
 

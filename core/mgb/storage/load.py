@@ -128,7 +128,7 @@ class Loaded:
         return self._arrange(self._run(self._bound(args, kwargs)), self.outputs)
 
     def run(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As a call, with the results by name, whatever their structure."""
+        """Call it, and return the results by name, whatever their structure."""
         results = self._run(self._bound(args, kwargs))
         return {spec.name: result for spec, result in zip(self.outputs, results)}
 
@@ -227,7 +227,7 @@ class Loaded:
         return self._paths[0].explain(*self._bound(args, kwargs))
 
     def stats(self) -> dict[str, Any]:
-        """Counts of calls, records and programs; see `trace.stats`."""
+        """Return counts of calls, records and programs; see `trace.stats`."""
         return self._paths[0].stats()
 
     def __repr__(self) -> str:
@@ -258,7 +258,7 @@ def _tensor(spec: ValueSpec, value: Any, device: str) -> Tensor:
 
 
 def _check_shape(spec: ValueSpec, shape: tuple[int, ...], lengths: dict[str, tuple[int, str]]) -> None:
-    """`lengths` are those that names stand for so far, with the input that said so."""
+    """Check a shape; `lengths` are those that names have so far, with the input that gave them."""
     assert spec.shape is not None
     if len(shape) != len(spec.shape):
         raise ArgumentError(f"input {spec}: it has {len(spec.shape)} axes, got shape {shape}")

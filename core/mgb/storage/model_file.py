@@ -172,7 +172,7 @@ class Names:
         self._counts: dict[str, int] = {}
 
     def new(self, wanted: str) -> str:
-        """`wanted`, or `wanted` with the next number that makes it unique."""
+        """Return `wanted`, with the next number that makes it unique if it is in use."""
         name = wanted
         while name in self._taken:
             self._counts[wanted] = self._counts.get(wanted, 0) + 1

@@ -39,7 +39,7 @@ class Captured(Protocol):
         """Refuse what a file cannot do."""
 
     def graph(self, arg_names: Any, output_names: Any, keep: int) -> tuple[Graph, Ends]:
-        """The graph over all arguments, and the names of its ends."""
+        """Return the graph over all arguments, and the names of its ends."""
 
     def parameters(self) -> dict[str, Any]:
         """Return the Tensors of the holders that worked in it, by their names."""

@@ -120,7 +120,7 @@ def _loop(graph: Graph, content: list[Any], file: Reader, backend: Backend | Non
     """Return a loop, of the programs that it runs."""
     with file.reading("a loop"):
         if not is_loop(make_step(graph.nodes, graph.outputs, False, "")):
-            raise ValueError("it is none")
+            raise ValueError("it is not a loop")
         graphs = graphs_in(graph)
     programs = [unpack(c, file, g, backend, into=True) for c, g in zip(content, graphs, strict=True)]
     return loop_kernel(graph, programs)
@@ -128,7 +128,7 @@ def _loop(graph: Graph, content: list[Any], file: Reader, backend: Backend | Non
 
 def _loaded(graph: Graph, blob: int | None, file: Reader, backend: Backend | None) -> Kernel:
     if backend is None:
-        raise ValueError("there are kernels, and no backend whose they are")
+        raise ValueError("the file contains kernels but does not name their backend")
     if blob is None:
         return kernel_for(graph, backend)
     with file.reading("the program"):
@@ -140,7 +140,7 @@ def _loaded(graph: Graph, blob: int | None, file: Reader, backend: Backend | Non
 def _step(graph: Graph, reads: list[Node], backend: str | None, reason: str) -> Step:
     """Return a step on values of the program; it writes new ones."""
     if [n.spec for n in graph.inputs] != [n.spec for n in reads]:
-        raise ValueError("it reads values of other types than its graph")
+        raise ValueError("the types of the values it reads differ from its graph's")
 
     def copy(node: Node, *inputs: Node) -> Node:
         return Node(node.op, inputs, node.params, node.spec, node.source)
@@ -151,7 +151,7 @@ def _step(graph: Graph, reads: list[Node], backend: str | None, reason: str) -> 
 def _check_ends(recorded: Graph, simplified: Graph) -> None:
     for mine, others in ((recorded.inputs, simplified.inputs), (recorded.outputs, simplified.outputs)):
         if [n.spec for n in mine] != [n.spec for n in others]:
-            raise ValueError("it takes or gives other types than the graph")
+            raise ValueError("its input or output types differ from the graph's")
 
 
 def _at(values: list[Any], number: Any) -> Any:

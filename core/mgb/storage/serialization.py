@@ -91,7 +91,7 @@ def _device(device: Any, says: str) -> str | None:
 def _named(device: Any, says: str) -> str:
     if not isinstance(device, str):
         raise ArgumentError(
-            f"load: map_location {says} {reprlib.repr(device)}, where the name of a device has to be: give "
+            f"load: map_location {says} {reprlib.repr(device)}, which is not the name of a device: give "
             "'xpux', 'cpu0', {'gpu0': 'cpu0'} or a function that returns such a name"
         )
     try:

@@ -89,7 +89,7 @@ def _blaming(name: str) -> Iterator[None]:
 
 
 def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """`obj` with every array moved to `arrays`, and said what it was."""
+    """Return `obj` with every array moved to `arrays`, and a description of what it was."""
     if isinstance(obj, Tensor | np.ndarray):
         name = _unused(path or "value", arrays)
         if not isinstance(obj, Tensor):
@@ -110,7 +110,7 @@ def _pack(obj: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
 
 
 def _unused(path: str, arrays: dict[str, Any]) -> str:
-    """`path`, or a longer name when a key with a dot in it has led to the same path."""
+    """Return `path`, or a longer name when a key with a dot in it has led to the same path."""
     while path in arrays or path == _METADATA:
         path += "'"
     return path
@@ -133,7 +133,7 @@ def _devices(tree: Any) -> Iterator[str]:
     if kind in _KINDS:
         (device,) = saved_on or [devices.HOST]  # files were written without it once
         if not isinstance(device, str):
-            raise ValueError(f"it says that a tensor was on {device!r}")
+            raise ValueError(f"the device of a tensor must be a string, got {device!r}")
         yield device
     elif kind == "dict":
         for _key, value in content:
@@ -186,7 +186,7 @@ def _decode(content: bytes) -> tuple[dict[str, np.ndarray[Any, Any]], Any]:
         raise ValueError(f"it has {len(content)} bytes and no header")
     (length,) = struct.unpack("<Q", content[:8])
     if length > len(content) - 8:
-        raise ValueError(f"its header should have {length} bytes, and the file ends before")
+        raise ValueError(f"the file is truncated: its header should have {length} bytes")
     header = json.loads(content[8 : 8 + length].decode())
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")

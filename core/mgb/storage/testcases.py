@@ -77,7 +77,7 @@ class Cases:
             raise FileFormatError(f"the test cases in the file ({CASES}) are damaged: {error}") from error
 
     def beside(self, other: Cases) -> Cases:
-        """Cases of two graphs side by side; those of the graph that has fewer are repeated."""
+        """Return cases of two graphs side by side; those of the graph that has fewer are repeated."""
         count = max(len(self.inputs), len(other.inputs)) if self.inputs and other.inputs else 0
 
         def joined(mine: Sequence[Named], others: Sequence[Named]) -> tuple[Named, ...]:

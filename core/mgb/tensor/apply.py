@@ -60,7 +60,7 @@ def apply(op: Op, *args: Any, **params: Any) -> Tensor:
 def apply_in(
     session: Session[Tensor] | None, op: Op, args: tuple[Any, ...], params: dict[str, Any]
 ) -> Tensor:
-    """As `apply` in a session that has no shortcut for this call, or in none."""
+    """Apply in a session that has no shortcut for this call, or in none."""
     inputs = _promoted(op, args)
     tracked = False
     for tensor in inputs:
@@ -82,7 +82,7 @@ def apply_in(
 
 
 def untaped(op: Op, *inputs: Tensor, **params: Any) -> Tensor:
-    """As `apply` on operands of the dtypes that `op` computes in, of which no tape hears."""
+    """Apply `op` to operands of the dtypes that it computes in; no tape notes it."""
     session = ACTIVE.get()
     if session is not None:
         out: Tensor = session.step(op, inputs, params)
@@ -130,7 +130,7 @@ def evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str 
 
 
 def _evaluate_there(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
-    """As `evaluate`, with the GPU as the current one that the arrays or, without any, `device` name."""
+    """Evaluate with the GPU of the arrays as the current one, or without any, that of `device`."""
     where = next((devices.where(a) for a in arrays if not isinstance(a, np.ndarray | np.generic)), device)
     if not devices.is_gpu(where):
         return _evaluate(op, arrays, params, where)
@@ -143,7 +143,7 @@ def _evaluate_there(op: Op, arrays: Sequence[Any], params: dict[str, Any], devic
 
 
 def _evaluate_on(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str) -> Any:
-    """A constant of one element is an argument of an element-wise kernel; others are copied to the GPU."""
+    """Evaluate on a GPU; a constant of one element is an argument of the kernel, others are copied to it."""
     by_element = op.kind is Kind.ELEMENTWISE
     some = by_element and not all(isinstance(a, np.ndarray) for a in arrays)
     with devices.on(device):
@@ -174,7 +174,7 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
 
 
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    """16-bit floats are computed in float32 and rounded once, unless a library has better."""
+    """Evaluate 16-bit floats in float32 and round once, unless a library has better."""
     assert op.eager is not None
     if op.keeps_bits:
         return _as_array(op.eager(*arrays, **params))
@@ -252,7 +252,7 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def followed_number(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
-    """As `number`, of a weak one that is followed."""
+    """Make a `number` of a weak one that is symbolic."""
     made = number(name, value.value, dtype, device)
     follow(made, value)
     return made
@@ -284,7 +284,7 @@ def _wanted(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]] | None:
     None at all where only `_of_one_sign` brings them together.
     """
     if op.promote and not operands:
-        raise TypeError(f"{op.name}() takes arrays, and none was given")
+        raise TypeError(f"{op.name}() needs at least one array, got none")
     try:
         targets = op.promote(operands) if op.promote else [dtypes.common([d]) for d in operands]
     except ConversionError as error:
@@ -305,7 +305,7 @@ def _targets_of(op: Op, operands: list[Any]) -> Sequence[np.dtype[Any]]:
 
 
 def autocasted(precision: str, args: Sequence[Any]) -> tuple[Any, ...]:
-    """`args`, the Tensors among them cast to what `amp.autocast` has for a `precision`; others stay."""
+    """Cast the Tensors among `args` as `amp.autocast` does for a `precision`; others stay."""
     names = AUTOCAST.get()
     if names is None:
         return tuple(args)
@@ -320,7 +320,7 @@ def autocasted(precision: str, args: Sequence[Any]) -> tuple[Any, ...]:
 def literals(
     name: str, args: Sequence[Any], promote: Callable[[list[Any]], Sequence[Any]] | None = None
 ) -> tuple[Any, ...]:
-    """`args`, the lists and arrays among them as Tensors; Tensors and weak numbers stay what they are.
+    """Convert the lists and arrays among `args` to Tensors; Tensors and weak numbers stay what they are.
 
     An array counts as the Tensor that ``tensor(array)`` makes, so that one of float64, which is what NumPy
     makes unless told otherwise, does not turn float32 into float64. Its elements are converted once, from
@@ -368,7 +368,7 @@ def literals(
 
 
 def tensors(name: str, args: Sequence[Any]) -> tuple[Tensor, ...]:
-    """As `literals`, and the numbers and tuples among `args` are Tensors too."""
+    """Convert `args` like `literals`, and numbers and tuples among them to Tensors too."""
     return literals(name, [np.asarray(a) if type(a) in _WEAK or isinstance(a, tuple) else a for a in args])
 
 
@@ -409,13 +409,13 @@ def constant(array: Any, device: str) -> Tensor:
 def install_promotion(
     cast: Callable[..., Tensor], of_one_sign: Callable[[Any, Any], tuple[Tensor, Tensor]]
 ) -> None:
-    """Called once by `mgb.ops`: promotion casts by ops like any other, traced and differentiated."""
+    """Set what promotion casts by, for `mgb.ops`: ops like any other, traced and differentiated."""
     global _cast, _of_one_sign
     _cast, _of_one_sign = cast, of_one_sign
 
 
 def caller() -> str:
-    """``file:line`` of the innermost frame outside mgb and NumPy, for messages."""
+    """Return ``file:line`` of the innermost frame outside mgb and NumPy, for messages."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         frame = frame.f_back

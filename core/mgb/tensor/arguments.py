@@ -74,7 +74,7 @@ def _explain_class(kind: type) -> None:
 
 
 def _explaining_function(function: FunctionType) -> Any:
-    """`function`, or what explains its failures, which is then found where it was defined, too."""
+    """Return `function`, or what explains its failures, which is then found where it was defined, too."""
     home = vars(sys.modules[function.__module__])
     if hasattr(function, "__explains__"):
         return function

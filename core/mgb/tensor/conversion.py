@@ -18,7 +18,7 @@ _KNOWN = frozenset(dtypes.BY_NAME.values())
 
 
 def as_given(data: Any) -> Any:
-    """`data` as an array of the dtype that it has, which is one that mgb knows; not copied if it is one.
+    """Return `data` as an array of its own dtype, which mgb must know; not copied if it is one.
 
     The bytes of its numbers may stand in any order.
     """
@@ -41,7 +41,7 @@ def _standing_for(data: Any) -> Any:
 
 
 def as_array(data: Any, dtype: Any = None) -> Any:
-    """`data` as a fresh array of a dtype that mgb knows; an array of a GPU is copied on that GPU."""
+    """Copy `data` into a fresh array of a dtype that mgb knows; an array of a GPU is copied on that GPU."""
     array = as_given(data)
     wanted = dtypes.as_dtype(dtype) if dtype is not None else dtypes.constructed(array.dtype)
     if dtype is None:
@@ -50,7 +50,7 @@ def as_array(data: Any, dtype: Any = None) -> Any:
 
 
 def converted(array: Any, dtype: np.dtype[Any], own: bool) -> Any:
-    """`array` as a fresh one of `dtype`, or itself where it is our `own`.
+    """Return `array` as a fresh one of `dtype`, or itself where it is our `own`.
 
     Raises
     ------

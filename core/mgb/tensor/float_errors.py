@@ -30,7 +30,7 @@ float_errors, ignore_float_errors, restore_float_errors = _float_errors()
 
 
 def quietly(function: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """``function(*args, **params)`` without warnings."""
+    """Run ``function(*args, **params)`` without warnings."""
     before = float_errors()
     try:
         ignore_float_errors()

@@ -77,7 +77,7 @@ class Holder(ABC):
         return all(any(name in vars(base) for base in kind.__mro__) for name in names) or NotImplemented
 
     def __getstate__(self) -> Any:
-        """Copies and pickles have nothing of what is kept here."""
+        """Return the state without what is stored here: copies and pickles have none of it."""
         state = super().__getstate__()
         if isinstance(state, tuple):  # of a class with __slots__
             attributes, slots = state
@@ -119,7 +119,7 @@ def inside(
     within: tuple[Any, ...] = (),
     in_order: bool = True,
 ) -> Iterator[tuple[str, Any]]:
-    """The Tensors, holders and functions in `value`, a nest of lists, tuples and dicts, with dotted names.
+    """Yield the Tensors, holders and functions in `value`, a nest of lists, tuples and dicts, by dotted name.
 
     `check` is told of each key under which there is one, and of that. Keys come sorted, or with `in_order`
     False as they stand.
@@ -143,7 +143,7 @@ def inside(
 
 
 def parts_within(holder: Any, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """`__parts__` of `holder` and of all holders in it, each part once, with dotted names."""
+    """Yield `__parts__` of `holder` and of all holders in it, each part once, with dotted names."""
     seen = {id(holder)} if seen is None else seen
     for name, part in holder.__parts__():
         if id(part) not in seen:

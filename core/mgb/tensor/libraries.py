@@ -74,7 +74,7 @@ class Layout:
 
     @classmethod
     def row_major(cls, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
-        """That of a new array."""
+        """Return the layout of a new array."""
         strides = (dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return cls(shape, tuple(strides), dtype)
 
@@ -111,14 +111,14 @@ class OpLibrary(ABC):
         return None
 
     def version(self) -> str:
-        """Of the library itself."""
+        """Return the version of the library itself."""
         return ""
 
     @abstractmethod
     def implement(
         self, op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
     ) -> Implementation | None:
-        """A function for operands of exactly these layouts, or None where the rule over NumPy is as good.
+        """Return a function for operands of exactly these layouts, or None where NumPy is as good.
 
         It takes the operands, returns a new array, row-major or without gaps in another order of the axes
         (`empty` gives memory), or None for values that it leaves to NumPy, never changes an operand, raises
@@ -189,7 +189,7 @@ class Rule:
         return call
 
     def is_served(self, *operands: Spec, **params: Any) -> bool:
-        """Would a library take new arrays like these?
+        """Return whether a library would take new arrays like these.
 
         Extents of 0 count as 1: what a function chooses by the answer is part of its trace, which arrays of
         other shapes must fit. For the same reason a library answers by dtypes and parameters alone for an op

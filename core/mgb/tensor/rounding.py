@@ -25,7 +25,7 @@ _LONGER = frozenset(d for d in (*dtypes.INTEGERS, *dtypes.FLOATS) if not dtypes.
 
 
 def to_single(x: Any, row: dtypes.Row) -> Any:
-    """`x` as float32, to odd where a narrow float rounds once more: not exact, it ends in a 1."""
+    """Return `x` as float32, rounded to odd where a narrow float rounds again: inexact ones end in a 1."""
     exact = x if x.dtype in dtypes.FLOATS else _long_to_odd(x).astype(np.float64)
     near = exact.astype(np.float32)
     bits = near.view(np.int32)
@@ -39,7 +39,7 @@ def to_single(x: Any, row: dtypes.Row) -> Any:
 
 
 def _long_to_odd(x: Any) -> Any:
-    """Integers as float64 has room for them: of longer ones 53 bits stay, the last is 1 if any is lost."""
+    """Return integers as float64 holds them: of longer ones 53 bits stay, the last is 1 if any is lost."""
     if x.dtype.itemsize < 8:
         return x
     low = x & 0x7FF

@@ -38,7 +38,7 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of(cls, error: MgbError) -> Refusal:
-        """Of an error that is being raised now."""
+        """Make a refusal of an error that is being raised now."""
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
@@ -92,7 +92,7 @@ class Session(Generic[Value]):
         raise NotImplementedError
 
     def measured(self, value: Any) -> Any:
-        """`value`, which is no Tensor, as code that asks for lengths which are followed is given it."""
+        """Return `value`, which is not a Tensor, as code that reads symbolic lengths gets it."""
         return value
 
     def shortcut(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Value | None:
@@ -108,35 +108,35 @@ class Session(Generic[Value]):
         raise NotImplementedError
 
     def shapes_follow(self, tensor: Value) -> None:
-        """Told that the value of `tensor`, a place in this trace, is about to be read for a shape."""
+        """Note that the value of `tensor`, a place in this trace, is about to be read for a shape."""
 
     def seen(self, tensor: Value) -> None:
-        """Called when the body needs the value of `tensor`, which has no place in this trace."""
+        """Note that the body needs the value of `tensor`, which has no place in this trace."""
 
     def adopt(self, alias: Value, original: Value) -> None:
-        """Told of one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
+        """Note one more Tensor for the value of `original`, a place in this trace or a Tensor outside."""
 
     def rebound(self, tensor: Value, value: Value) -> None:
-        """Told that `tensor` is about to take the value of another Tensor, a place in this trace or none."""
+        """Note that `tensor` is about to take the value of another Tensor, a place in this trace or none."""
 
     def touched_grad(self, tensor: Value, reads: bool) -> None:
-        """Told that the ``grad`` of `tensor` is about to be read, or else replaced."""
+        """Note that the ``grad`` of `tensor` is about to be read, or else replaced."""
 
     def watched(self, tensor: Value) -> None:
-        """Told that a gradient tape wants the gradient of `tensor` from now on."""
+        """Note that a gradient tape requires the gradient of `tensor` from now on."""
 
     def created(self, tensor: Value, data: Any) -> None:
-        """Told of a Tensor, or of a constant beside Tensors, that was made of `data` inside the body."""
+        """Note a Tensor, or a constant beside Tensors, that was made of `data` inside the body."""
 
     def live(self, tensor: Value, source: Callable[[], float]) -> None:
-        """Told that `tensor`, just made, holds what `source` returns now; it is asked again at every call."""
+        """Note that `tensor`, just made, holds what `source` returns, which is read again at every call."""
 
     def follows(self, tensor: Value, number: Scalar) -> bool:
-        """Called when the constant `tensor` is made of `number`; return whether each call recreates it."""
+        """Note that the constant `tensor` is made of `number`; return whether each call recreates it."""
         return False
 
     def entered(self, holder: Any) -> None:
-        """Told of an object that decides what the body does, as a layer that is called in it."""
+        """Note an object that decides what the body does, as a layer that is called in it."""
 
     def flush(self) -> None:
         """Compute what was deferred; a trace does nothing here."""
@@ -165,7 +165,7 @@ ACTIVE: ContextVar[Session[Any] | None] = ContextVar("mgb_active_trace", default
 
 
 def run_in(session: Session[Any] | None, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """``function(*args, **kwargs)`` with `session` as the active one.
+    """Run ``function(*args, **kwargs)`` with `session` as the active one.
 
     Whatever ends the call, a signal between two bytecodes too, the session of before is active again: once it
     is replaced, each place where an exception can arise is covered by the handler. What C code made of the

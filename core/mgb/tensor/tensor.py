@@ -303,7 +303,7 @@ class Tensor:
         )
 
     def __format__(self, spec: str) -> str:
-        """A 0-d Tensor takes the format of a number, as in ``f"{loss:.3f}"``."""
+        """Format a 0-d Tensor like a number, as in ``f"{loss:.3f}"``."""
         return format(self.item(), spec) if spec and not self.shape else super().__format__(spec)
 
     __hash__ = object.__hash__
@@ -388,7 +388,7 @@ class Tensor:
             session.adopt(self, other)
 
     def _alias(self, tape: dict[Any, Any] | None = None) -> Tensor:
-        """Another Tensor of the same value, seen by the gradient tapes in `tape` only."""
+        """Return another Tensor of the same value, seen by the gradient tapes in `tape` only."""
         alias = Tensor.__new__(Tensor)
         alias._data, alias._session, alias._index = self._data, self._session, self._index
         alias._spec, alias._tape, alias._device = self._spec, tape, self._device
@@ -400,7 +400,7 @@ class Tensor:
         return alias
 
     def detach(self) -> Tensor:
-        """The same value, cut off from every gradient tape."""
+        """Return the same value, cut off from every gradient tape."""
         return self._alias()
 
     @property

@@ -36,7 +36,9 @@ class Builder(Session[Tensor]):
         return self.tensor(make_node(op, tuple(self.node(t) for t in inputs), params))
 
     def read(self, tensor: Tensor) -> Any:
-        raise SymbolicReadError("the value of a symbolic tensor was wanted; it has none until the graph runs")
+        raise SymbolicReadError(
+            "the value of a symbolic tensor was read; it has no value until the graph runs"
+        )
 
 
 def make_node(op: Op, inputs: tuple[Node, ...], params: dict[str, Any], source: str = "") -> Node:
@@ -81,7 +83,7 @@ def graph_of(function: Callable[..., Any], *specs: Spec) -> Graph:
 
 
 def rebuild(function: Callable[..., Any], inputs: Sequence[Node]) -> Graph:
-    """As `graph_of`, over input nodes that exist already: every Graph -> Graph pass ends here."""
+    """Build a graph over input nodes that exist already: every Graph -> Graph pass ends here."""
     builder = Builder()
     out = exactly(run_in, builder, function, *(builder.tensor(n) for n in inputs))
     outputs = out if isinstance(out, tuple | list) else (out,)

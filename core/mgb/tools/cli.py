@@ -156,7 +156,7 @@ def _profile(arguments: argparse.Namespace) -> int:
     from ..jit import trace
 
     if arguments.calls < 1:
-        raise ArgumentError(f"--calls {arguments.calls}: at least one call is measured; give 1 or more")
+        raise ArgumentError(f"--calls {arguments.calls}: give 1 or more")
     function, inputs = target_of(arguments.target, " ".join(arguments.shapes))
     traced = trace(inspect.unwrap(function), profiling=True)
     for _ in range(1 + arguments.calls):  # the first one records
@@ -254,7 +254,7 @@ def _backends(arguments: argparse.Namespace) -> int:
 
 
 def _print_folded(text: str, first: str, other: str) -> None:
-    """Lines that fit in the terminal; words that do not stay whole, as paths and commands have to."""
+    """Print lines that fit in the terminal; paths, commands and other words stay whole."""
     width = max(_console().width, len(other) + 20)
     lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=other,
                           break_long_words=False, break_on_hyphens=False)  # fmt: skip
@@ -262,7 +262,7 @@ def _print_folded(text: str, first: str, other: str) -> None:
 
 
 def _console() -> Any:
-    """Prints tables that fit in the terminal, or in ``COLUMNS``; in a file they are as wide as they are."""
+    """Return a console with tables that fit in the terminal, or in ``COLUMNS``; files get full width."""
     from rich.console import Console
 
     console = Console()

@@ -136,7 +136,7 @@ def _save(folder: Path, results: dict[str, Any]) -> None:
 
 
 def _file_name(name: str) -> str:
-    """`name` without what a file's name cannot hold; different names stay different."""
+    """Return `name` without what a file's name cannot hold; different names stay different."""
     return "".join(f"%{ord(c):02X}" if c in "%/\\\0" else c for c in name)
 
 

@@ -47,17 +47,19 @@ def write(name: str, language: str, parent: Path) -> Path:
     Raises
     ------
     ArgumentError
-        The name is none, or taken, or the folder is there: nothing is overwritten.
+        The name is not valid, or the backend or the folder exists already: nothing is overwritten.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ArgumentError(f"{name!r} is not a valid backend name: use lower-case letters, digits and _")
     if name in {*EXTRAS, *installed()}:
-        raise ArgumentError(f"there is a backend called {name!r}, take another name; mgb backends lists them")
+        raise ArgumentError(
+            f"a backend {name!r} exists already: choose another name; mgb backends lists them"
+        )
     folder = parent / f"mgb-backend-{name}"
     try:
         folder.mkdir()
     except FileExistsError as error:
-        raise ArgumentError(f"{folder} is there, and nothing is overwritten: take another name") from error
+        raise ArgumentError(f"{folder} exists already and is not overwritten: choose another name") from error
     for path, text in rendered(name, language).items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def target_of(text: str, shapes: str = "") -> tuple[Any, list[Any]]:
     if not path or not Path(path).is_file():
         raise ArgumentError(f"{text!r} is not FILE:FUNCTION with a FILE that exists")
     if Path(path).suffix != ".py":
-        raise ArgumentError(f"{path} is no Python file, NAME.py; mgb run reads models and exported files")
+        raise ArgumentError(f"{path} is not a Python file, NAME.py; mgb run reads models and exported files")
     module = load_file(Path(path))
     function = getattr(module, name, None)
     if not callable(function):

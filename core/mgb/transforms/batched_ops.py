@@ -24,7 +24,7 @@ def _merged(value: Value, size: int) -> Tensor:
 
 
 def _images(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """Of an op that treats each image by itself, and has no other operands."""
+    """Batch an op that treats each image by itself, and has no other operands."""
     out = apply(node.op, *(_merged(v, size) for v in values), **node.params)
     return reshape(out, shape=(size, *node.spec.shape))
 
@@ -37,7 +37,7 @@ def _channels(value: Value, size: int) -> Tensor:
 
 
 def _convolution(second: Callable[[Value, int], Tensor], gives_images: bool) -> Any:
-    """The first operand has images, as the second one if it is put together by `_channels`.
+    """Batch a convolution: the first operand has images, as the second one if `_channels` combines it.
 
     Where the weights are the same for all elements these are more images, else more groups of channels.
     """
@@ -108,12 +108,12 @@ def _slice_set(node: Node, size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _as_it_is(node: Node, _size: int, values: Sequence[Value]) -> Tensor:
-    """Of an op of one operand to which its axes are all the same."""
+    """Batch an op of one operand to which its axes are all the same."""
     return apply(node.op, values[0].tensor, **node.params)
 
 
 def _stacked(node: Node, _size: int, values: Sequence[Value]) -> Tensor:
-    """Of an op on the matrices in the last two axes, before which stand stacks that broadcast."""
+    """Batch an op on the matrices in the last two axes, before which stacks broadcast."""
     ndim = max(i.spec.ndim for i in node.inputs)
     return apply(node.op, *(aligned(v, ndim) for v in values), **node.params)
 

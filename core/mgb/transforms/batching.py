@@ -122,7 +122,9 @@ def _spread(axes: Any, structure: Structure) -> Iterator[Any]:
         return
     parts = list(axes.values()) if isinstance(axes, dict) else list(axes)
     if len(parts) != len(structure.children):
-        raise TransformError(f"vmap: axes {axes} for {len(structure.children)} parts")
+        raise TransformError(
+            f"vmap: axes {axes} must have one axis for each of {len(structure.children)} parts"
+        )
     for part, child in zip(parts, structure.children, strict=True):
         yield from _spread(part, child)
 
@@ -140,7 +142,7 @@ def _to_front(tensor: Tensor, axis: int) -> Tensor:
 
 def _axis(axis: int, ndim: int) -> int:
     if not -ndim <= axis < ndim:
-        raise TransformError(f"vmap: axis {axis} of a value with {ndim} axes")
+        raise TransformError(f"vmap: axis {axis} is out of range for a value with {ndim} axes")
     return axis % ndim
 
 
@@ -153,7 +155,10 @@ def moved(tensor: Tensor, start: int, end: int) -> Tensor:
 def _placed(value: Value, axis: int | None, size: int) -> Tensor:
     if axis is None:
         if value.batched:
-            raise TransformError("vmap: out_axes is None for a result that differs along the axis")
+            raise TransformError(
+                "vmap: out_axes is None for a result that varies along the mapped axis: give the axis of "
+                "its result"
+            )
         return value.tensor
     tensor = full(value, size)
     return moved(tensor, 0, _axis(axis, tensor.ndim))
@@ -195,7 +200,7 @@ def _by_element(node: Node, _size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _shifted(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """Of an op that works along the axes in its parameter ``axis``: they stand one further."""
+    """Batch an op that works along the axes in its parameter ``axis``: they move up by one."""
     axis = node.params["axis"]
     further = axis + 1 if isinstance(axis, int) else tuple(a + 1 for a in axis)
     return apply(node.op, *(full(v, size) for v in values), **{**node.params, "axis": further})
@@ -221,7 +226,7 @@ def _windowed(node: Node, size: int, values: Sequence[Value]) -> Tensor:
 
 
 def _otherwise(node: Node, size: int, values: Sequence[Value]) -> Tensor:
-    """Of an op without a rule: its body, batched, or one element after the other."""
+    """Batch an op without a rule: by its body, or one element after the other."""
     body = node.op.body
     if body is None:
         return _one_by_one(node, size, values)

@@ -40,7 +40,10 @@ class _Linearized:
         self.aux = None
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
-                raise TransformError(f"has_aux=True wants a pair of result and aux, not {type(out).__name__}")
+                raise TransformError(
+                    "has_aux=True needs a function that returns a pair (result, aux), got "
+                    f"{type(out).__name__}"
+                )
             out, self.aux = out
         outs, self.structure = flatten(out)
         self.outs = [as_tensor(o) for o in outs]
@@ -49,7 +52,9 @@ class _Linearized:
         """Return the gradients of the primals; it may be called again."""
         for y, dy in zip(self.outs, cotangents, strict=True):
             if y.spec.shape != dy.spec.shape:
-                raise TransformError(f"a cotangent of shape {dy.shape} for a result of shape {y.shape}")
+                raise TransformError(
+                    f"a cotangent must have the shape of the result, {y.shape}, got {dy.shape}"
+                )
         arrived = self._tape.pull(self.outs, cotangents, set(self._leaves), keep=True)
         return [arrived[leaf] if leaf in arrived else zeros_like(x.spec)
                 for leaf, x in zip(self._leaves, self.primals, strict=True)]  # fmt: skip
@@ -63,16 +68,21 @@ class _Linearized:
 def _of_parts(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums
 ) -> tuple[Callable[..., Any], list[Tensor], Structure]:
-    """`function` of the leaves of the arguments `argnums` alone, those leaves, and how they are nested."""
+    """Return `function` of only the leaves of the arguments `argnums`, those leaves, and their nesting."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if any(not -len(args) <= n < len(args) for n in numbers):
-        raise TransformError(f"argnums {argnums} of a call with {len(args)} arguments by position")
+        raise TransformError(
+            f"argnums = {argnums} is out of range for a call with {len(args)} positional arguments"
+        )
     numbers = tuple(n % len(args) for n in numbers)
     chosen = args[numbers[0]] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
     leaves, structure = flatten(chosen)
     primals = [as_tensor(leaf) for leaf in leaves]
     if wrong := [x.dtype for x in primals if x.dtype not in INEXACT]:
-        raise TransformError(f"gradients are of floats, and an argument has the dtype {wrong[0]}")
+        raise TransformError(
+            f"gradients need floating-point arguments, got {wrong[0]}: cast it with astype, or leave it out "
+            "of argnums"
+        )
 
     def of_leaves(*values: Tensor) -> Any:
         given = list(args)
@@ -114,7 +124,9 @@ def value_and_grad(
         of_leaves, primals, structure = _of_parts(function, args, kwargs, argnums)
         linear = _Linearized(of_leaves, primals, has_aux)
         if linear.structure != LEAF or linear.outs[0].ndim:
-            raise TransformError("grad is of functions that return one number, of shape (): use jacobian")
+            raise TransformError(
+                "grad needs a function that returns one number, of shape (): use jacobian for others"
+            )
         y = linear.outs[0].spec
         seed = literal(np.ones((), y.dtype), y.dtype, y.device)
         grads = structure.build(iter(linear.pull([seed])))
@@ -143,7 +155,7 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fal
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``function(*primals)``, and the function from its cotangents to a tuple of gradients; then aux.
+    """Return ``function(*primals)``, and the function from its cotangents to a tuple of gradients; then aux.
 
     Examples
     --------
@@ -161,7 +173,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
 
 
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """``function(*primals)`` and its derivative in the direction of `tangents`.
+    """Return ``function(*primals)`` and its derivative in the direction of `tangents`.
 
     The pullback is linear in the cotangents, and its own pullback is the derivative.
 
@@ -174,7 +186,7 @@ def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence
     of_leaves, leaves, structure = _of_parts(function, tuple(primals), {}, range(len(primals)))
     directions, given = flatten(tuple(tangents))
     if given != structure:
-        raise TransformError("the tangents are not nested as the primals are")
+        raise TransformError("the tangents must be nested like the primals")
     outer = next_level()  # it has to see the way back of the tape of `linear`
     linear = _Linearized(of_leaves, leaves, False)
     dummies = [zeros_like(y.spec) for y in linear.outs]
@@ -192,7 +204,7 @@ def plain_spec(tensor: Tensor) -> Spec:
 
 
 def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:
-    """One-hot values of all leaves, along a new axis that has a place for each of their elements."""
+    """Return one-hot values of all leaves, along a new axis with an index for each of their elements."""
     specs = [plain_spec(x) for x in leaves]
     eye = np.eye(sum(s.size for s in specs))
     ends = np.cumsum([s.size for s in specs])[:-1]
@@ -201,7 +213,7 @@ def _basis(leaves: Sequence[Tensor]) -> list[Tensor]:
 
 
 def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that returns the Jacobian of `function`, a row for each element of the result at once.
+    """Return a function that computes the Jacobian of `function` by reverse mode, all rows at once.
 
     Of an analytic function of complex numbers it has the complex derivatives.
 
@@ -233,7 +245,7 @@ def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
 
 
 def jacfwd(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """As `jacrev`, a column for each element of the arguments at once.
+    """Return a function that computes the Jacobian of `function` by forward mode, all columns at once.
 
     Examples
     --------
@@ -267,7 +279,7 @@ def jacfwd(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
 
 
 def jacobian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """`jacrev`, which is best where the result is smaller than the arguments.
+    """Return the Jacobian by `jacrev`, which is best where the result is smaller than the arguments.
 
     Examples
     --------

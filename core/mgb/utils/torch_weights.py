@@ -233,7 +233,7 @@ def _arrays(state: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """`value` as NumPy's; one of PyTorch may be on a GPU, want gradients or be floats that NumPy lacks."""
+    """Return `value` as NumPy's; PyTorch's may be on a GPU, require gradients or have floats NumPy lacks."""
     if isinstance(value, Tensor | np.ndarray):
         return np.asarray(value)
     if hasattr(value, "detach") and hasattr(value, "cpu"):

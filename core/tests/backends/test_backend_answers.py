@@ -15,13 +15,13 @@ from mgb.jit import trace
 ANSWERS = {
     "a function for a kernel": (
         {"compile": lambda graph: lambda *arrays, out: None},
-        r"compile\(\) of backend 'stranger' gave <function .*, where it has to be a mgb\.backends\.Kernel",
+        r"compile\(\) of backend 'stranger' gave <function .*, expected a mgb\.backends\.Kernel",
     ),
     "nothing for a kernel": ({"compile": lambda graph: None}, r"compile\(\) .* 'stranger' gave None"),
     "no function to run": ({"kernel": {"run": "mul"}}, r"Kernel\.run of .*'stranger' is 'mul', .* a func"),
     "bytes for a source": ({"kernel": {"source": b"mul"}}, r"Kernel\.source of .*'stranger' is b'mul'"),
     "a word for atomic": ({"kernel": {"atomic": "no"}}, r"Kernel\.atomic of .*'stranger' is 'no', .* a bool"),
-    "hazards of no input": ({"kernel": {"hazards": {(7, 0)}}}, r"Kernel\.hazards .* has \(7, 0\), no pair"),
+    "hazards of no input": ({"kernel": {"hazards": {(7, 0)}}}, r"Kernel\.hazards .* has \(7, 0\), expected"),
     "hazards that are none": ({"kernel": {"hazards": {"ab"}}}, r"Kernel\.hazards of .* has 'ab'"),
     "hazards without end": ({"kernel": {"hazards": 3}}, r"Kernel\.hazards of .* is 3"),
     "replaces what was not offered": ({"kernel": {"replaces": ((0, 0),)}}, r"Kernel\.replaces .* not off"),
@@ -37,11 +37,11 @@ ANSWERS = {
     ),
     "a list for a joined kernel": (
         {"join": list, "traits": {"joins": True}},
-        r"join\(\) of backend 'stranger' gave \[.*, where it has to be a mgb\.backends\.Kernel or None",
+        r"join\(\) of backend 'stranger' gave \[.*, expected a mgb\.backends\.Kernel or None",
     ),
     "a chain that is no function": (
         {"chain": lambda *args: 3},
-        r"chain\(\) of backend 'stranger' gave 3, where it has to be a function or None",
+        r"chain\(\) of backend 'stranger' gave 3, expected a function or None",
     ),
     "a chain that fails": (
         {"chain": lambda *args: {}["stream"]},

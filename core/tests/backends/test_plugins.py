@@ -321,7 +321,7 @@ def test_vocabulary_may_contain_ops_added_by_plugins(monkeypatch):
         ({"dtypes": [np.float32]}, r"Traits\.dtypes has .*; did you mean 'float32'\?"),
         ({"dtypes": "float32"}, r"Traits\.dtypes is 'float32', not a collection of str"),
         ({"dtypes": ()}, r"Traits\.dtypes is empty"),
-        ({"dtypes": {"bfloat16"}}, r"Traits\.dtypes has 'bfloat16' and no 'float32'"),
+        ({"dtypes": {"bfloat16"}}, r"Traits\.dtypes has 'bfloat16' but not 'float32'"),
         ({"vocabulary": 3}, r"Traits\.vocabulary is 3, not a collection"),
         ({"vocabulary": [["add"]]}, r"Traits\.vocabulary has \['add'\]"),
         ({"kinds": ["elementwise"]}, r"Traits\.kinds has 'elementwise'; did you mean Kind\.ELEMENTWISE\?"),

@@ -110,7 +110,7 @@ def test_empty_mean_is_nan_and_empty_max_raises():
     assert np.isnan(nothing.mean().item())
     assert nothing.sum().item() == 0 and nothing.prod().item() == 1
     for greatest in (nothing.max, nothing.min):
-        with pytest.raises(ShapeError, match="of nothing"):
+        with pytest.raises(ShapeError, match="of an empty array"):
             greatest()
 
 

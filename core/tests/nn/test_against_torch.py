@@ -61,7 +61,7 @@ def test_pixel_shuffle() -> None:
     image = RNG.standard_normal((2, 12, 3, 5)).astype(np.float32)
     agree(M.PixelShuffle(2), torch.nn.PixelShuffle(2), image)
     agree(lambda x: F.nn.pixel_shuffle(x, 2), torch.nn.PixelShuffle(2), image[0])
-    with pytest.raises(ShapeError, match=r"no multiple of 5 \* 5 channels"):
+    with pytest.raises(ShapeError, match=r"must be a multiple of 5 \* 5"):
         M.PixelShuffle(5)(Tensor(image))
 
 
@@ -121,9 +121,9 @@ def test_interpolate_other_axes() -> None:
         ),
         ({}, ShapeError, "either size or scale_factor"),
         ({"size": 3, "scale_factor": 2}, ShapeError, "either size or scale_factor"),
-        ({"size": (1, 2, 3)}, ShapeError, r"lengths \(7, 5\) does not become one of \(1, 2, 3\)"),
-        ({"size": (1, 0)}, ShapeError, r"does not become one of \(1, 0\)"),
-        ({"scale_factor": (1.0, 2.0, 3.0)}, ShapeError, "does not become"),
+        ({"size": (1, 2, 3)}, ShapeError, r"resize images of \(7, 5\) to \(1, 2, 3\)"),
+        ({"size": (1, 0)}, ShapeError, r"resize images of .* to \(1, 0\)"),
+        ({"scale_factor": (1.0, 2.0, 3.0)}, ShapeError, "cannot resize"),
     ],
 )
 def test_interpolate_rejects_invalid_options(
@@ -196,9 +196,11 @@ def test_relu_rnn_and_rejected_recurrent_arguments() -> None:
         M.RNNCell(3, 4, nonlinearity="sin")
     with pytest.raises(ShapeError, match=r"RNN takes \(time, batch, features\), got \(2, 3\)"):
         ours(Tensor(SEQUENCE[0]))
-    with pytest.raises(ShapeError, match=r"LSTMCell: an input of shape \(2, 3\) has no 7 features"):
+    with pytest.raises(
+        ShapeError, match=r"LSTMCell: the input must have 7 features in its last axis, got shape \(2, 3\)"
+    ):
         M.LSTMCell(7, 4)(Tensor(SEQUENCE[0]))
-    with pytest.raises(ShapeError, match="has no time"):
+    with pytest.raises(ShapeError, match="at least one step"):
         ours(Tensor(SEQUENCE[:0]))
 
 

@@ -209,7 +209,7 @@ def test_out_of_range_label_raises(wrong: int, dtype: str) -> None:
             for _ in range(3):
                 right = function(Tensor(A), Tensor(label % 3, dtype)).numpy()
                 assert np.isfinite(right)
-            with pytest.raises(IndexError, match=f"label {wrong} is none of the 3 classes"):
+            with pytest.raises(IndexError, match=f"label {wrong} is out of range for 3 classes"):
                 function(Tensor(A), Tensor(label, dtype)).numpy()
             np.testing.assert_array_equal(function(Tensor(A), Tensor(label % 3, dtype)).numpy(), right)
 
@@ -237,7 +237,7 @@ def test_out_of_range_label_leaves_parameters_unchanged() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bool"])
 def test_non_integer_labels_raise(dtype: str) -> None:
     for loss in (F.cross_entropy, F.nll_loss):
-        with pytest.raises(ConversionError, match=f"label is of integers, got {dtype}"):
+        with pytest.raises(ConversionError, match=f"label must be integers, got {dtype}"):
             loss(Tensor(A), Tensor(np.zeros(4), dtype))
 
 
@@ -261,5 +261,5 @@ def test_topk_accuracy():
     assert F.topk_accuracy(logits, target).item() == 0.25
     assert [a.item() for a in F.topk_accuracy(logits, target, (1, 2))] == [0.25, 0.75]
     assert F.topk_accuracy(logits, target, topk=(5,)).item() == 1
-    with pytest.raises(ShapeError, match=r"topk_accuracy: a label for each row of \(4, 3\), got \(2,\)"):
+    with pytest.raises(ShapeError, match=r"topk_accuracy: .* one label per row, got \(4, 3\) and \(2,\)"):
         F.topk_accuracy(logits, target[:2])

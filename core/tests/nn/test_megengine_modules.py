@@ -101,14 +101,16 @@ def test_embedding_copies_a_numpy_initial_weight():
         vectors[0] = 7  # it was copied
         assert layer.weight.tolist()[0] == [0, 1]
         vectors[0] = [0, 1]
-    with pytest.raises(ShapeError, match=r"\(2, 2\) is not of \(3, 2\)"):
+    with pytest.raises(ShapeError, match=r"must have shape \(3, 2\), got \(2, 2\)"):
         M.Embedding(3, 2, initial_weight=np.zeros((2, 2)))
 
 
 def test_embedding_rejects_invalid_arguments():
-    with pytest.raises(ShapeError, match=r"a weight of shape \(2, 2\) is not of \(3, 2\)"):
+    with pytest.raises(ShapeError, match=r"initial_weight must have shape \(3, 2\), got \(2, 2\)"):
         M.Embedding(3, 2, initial_weight=Parameter(np.zeros((2, 2))))
-    with pytest.raises(ShapeError, match=r"from_pretrained: \(3,\) is not \(number, length\)"):
+    with pytest.raises(
+        ShapeError, match=r"from_pretrained: embeddings must have shape \(number, length\), got \(3,\)"
+    ):
         M.Embedding.from_pretrained(Tensor([1.0, 2.0, 3.0]))
     for option in ("padding_idx", "max_norm", "norm_type"):
         with pytest.raises(ValueError, match=f"Embedding: {option}=1 is not supported"):
@@ -230,5 +232,5 @@ def test_pooling_repr_shows_sizes_as_given():
     layer = M.MaxPool2d(kernel_size=2, padding=(0, 1))
     assert repr(layer) == "MaxPool2d(kernel_size=2, stride=2, padding=(0, 1))"
     assert layer(Tensor(X)).shape == (2, 3, 2, 4)
-    with pytest.raises(ShapeError, match="stride is one integer or two"):
+    with pytest.raises(ShapeError, match="stride must be one integer or two"):
         M.AvgPool2d(2, (1, 2, 3))

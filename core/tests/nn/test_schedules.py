@@ -97,14 +97,14 @@ def test_reduce_lr_on_plateau_matches_torch(mode: str, threshold_mode: str) -> N
 
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
-    "step_size is at least 1": lambda o: ours.StepLR(o, 0),
+    "step_size must be at least 1": lambda o: ours.StepLR(o, 0),
     "2 groups": lambda o: ours.LambdaLR(o, [abs]),
     "2 groups in all": lambda o: ours.OneCycleLR(o, [0.1], 5),
     "anneal_strategy": lambda o: ours.OneCycleLR(o, 0.1, 5, anneal_strategy="sin"),
-    "of a cycle of 2": lambda o: [ours.OneCycleLR(o, 0.1, 2).step(e) for e in (1, 2)],
+    "beyond total_steps = 2": lambda o: [ours.OneCycleLR(o, 0.1, 2).step(e) for e in (1, 2)],
     "one milestone less": lambda o: ours.SequentialLR(o, [ours.StepLR(o, 1)], [3]),
-    "all of one optimizer": lambda o: ours.SequentialLR(o, [ours.StepLR(optimizers()[0], 1)], []),
-    "one schedule or more": lambda o: ours.ChainedScheduler([]),
+    "all of the same optimizer": lambda o: ours.SequentialLR(o, [ours.StepLR(optimizers()[0], 1)], []),
+    "at least one schedule": lambda o: ours.ChainedScheduler([]),
     "mode is": lambda o: ours.ReduceLROnPlateau(o, "most"),
     "less than 1": lambda o: ours.ReduceLROnPlateau(o, factor=1.5),
 }

@@ -87,7 +87,7 @@ def test_array_namespace_of_a_tensor() -> None:
     t = mgb.tensor([1.0])
     assert t.__array_namespace__() is t.__array_namespace__(api_version="2024.12") is xp
     assert xp.__array_api_version__ == "2024.12"
-    with pytest.raises(ValueError, match=r"1999\.01.* mgb has 2021\.12"):
+    with pytest.raises(ValueError, match=r"1999\.01.* choose one of 2021\.12"):
         t.__array_namespace__(api_version="1999.01")
 
 
@@ -294,7 +294,7 @@ def test_every_function_is_covered_by_a_call() -> None:
 
 def test_expand_dims_with_invalid_axis_raises_index_error() -> None:
     for axis in (-2, 1):
-        with pytest.raises(IndexError, match=f"axis {axis} is not one of the 1 axes"):
+        with pytest.raises(IndexError, match=f"axis {axis} is out of range for 1 axes"):
             xp.expand_dims(xp.asarray(1.0), axis)
 
 

@@ -332,18 +332,18 @@ def test_importing_mgb_alone_enables_numpy_functions(name: str) -> None:
 
 def test_extremes_of_an_empty_array_raise() -> None:
     for call in (F.max, F.min, np.max, Tensor.max, lambda x: x.min(0), lambda x: np.median(x)):
-        with pytest.raises(ShapeError, match="of nothing"):
+        with pytest.raises(ShapeError, match="of an empty array"):
             call(Tensor(NONE))
     assert Tensor(NONE).max(1).shape == (0,)
     assert not F.any(Tensor(NONE)).item()
 
 
 def test_einsum_rejects_mismatched_operands() -> None:
-    with pytest.raises(ShapeError, match="2 operands, not 1"):
+    with pytest.raises(ShapeError, match="2 terms, but 1 operands"):
         F.einsum("ij,jk", Tensor(X))
-    with pytest.raises(ShapeError, match="does not name the 2 axes"):
+    with pytest.raises(ShapeError, match="does not fit an operand with 2 axes"):
         F.einsum("ijk", Tensor(X))
-    with pytest.raises(ShapeError, match="gives a letter"):
+    with pytest.raises(ShapeError, match="has a letter that no operand has"):
         F.einsum("ij->ik", Tensor(X))
     with pytest.raises(ShapeError, match="differ in length"):
         F.einsum("ii", Tensor(X))
@@ -450,7 +450,7 @@ def test_einsum_and_pad_reject_invalid_arguments() -> None:
     with pytest.raises(TypeError, match="the equation comes first"):
         F.einsum(Tensor(X), [0, 1], Tensor(X[0]), [1])  # type: ignore[arg-type]
     for equation in ("i1->i", "......ij->ij", "ij->.i"):
-        with pytest.raises(ShapeError, match="more than letters and one ellipsis"):
+        with pytest.raises(ShapeError, match="only letters and at most one ellipsis"):
             F.einsum(equation, Tensor(X))
     for widths, error in (({0: 1}, TypeError), (1.5, TypeError), ((1, 2, 3), ShapeError), (-1, ShapeError)):
         with pytest.raises(error, match="pad: "):

@@ -70,15 +70,15 @@ def test_new_shapes_do_not_retrace() -> None:
 
 
 REFUSED: dict[str, Callable[[], Any]] = {
-    "is not between 0 and 1": lambda: np.quantile(given(X), 1.5),
-    "is not between 0 and 100": lambda: np.percentile(given(X), -1),
+    "must be between 0 and 1": lambda: np.quantile(given(X), 1.5),
+    "must be between 0 and 100": lambda: np.percentile(given(X), -1),
     "method is one of": lambda: np.quantile(given(X), 0.5, method="best"),
-    "of nothing": lambda: np.quantile(given(X[:, :0]), 0.5),
+    "of an empty array": lambda: np.quantile(given(X[:, :0]), 0.5),
     "mode is": lambda: np.convolve(given(LONG), given(SHORT), "most"),
-    "vectors with elements": lambda: np.convolve(given(X), given(SHORT)),
+    "non-empty vectors": lambda: np.convolve(given(X), given(SHORT)),
     "at least 3": lambda: np.gradient(given(SHORT[:2]), edge_order=2),
-    "the edges are a vector": lambda: np.digitize(given(X), given(X)),
-    "is a vector": lambda: np.searchsorted(given(X), given(X)),
+    "bins must be a non-empty vector": lambda: np.digitize(given(X), given(X)),
+    "must be a vector": lambda: np.searchsorted(given(X), given(X)),
 }
 
 

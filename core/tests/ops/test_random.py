@@ -227,7 +227,7 @@ def test_randint(low, high):
 
 def test_randint_starts_at_zero_and_rejects_an_empty_range():
     assert RNG(0).randint(1).item() == 0
-    with pytest.raises(ValueError, match="low 3 must be below high 3"):
+    with pytest.raises(ValueError, match=r"low must be below high, .* got 3 and 3"):
         RNG(0).randint(3, 3)
 
 
@@ -332,7 +332,7 @@ def test_rng_rejects_seed_outside_64_bits(bad):
 @pytest.mark.parametrize("wrong", ["a", 1.5, None, -1, 2**64])
 def test_invalid_seed_raises_and_keeps_the_state(wrong):
     random.seed(3)
-    with pytest.raises(ValueError, match=r"a seed is an integer from 0 to 2\*\*64 - 1, got"):
+    with pytest.raises(ValueError, match=r"seed must be an integer from 0 to 2\*\*64 - 1, got"):
         random.seed(wrong)
     assert random.get_rng_state() == (3, 0)
 
@@ -347,9 +347,9 @@ def test_beta_with_small_parameters_has_the_right_mean(small):
 
 def test_gamma_and_beta_reject_invalid_parameters():
     for wrong in (-1.0, 0, float("nan"), [1.0, -1.0]):
-        with pytest.raises(ValueError, match="is above 0, got"):
+        with pytest.raises(ValueError, match="must be above 0, got"):
             random.gamma(wrong)
-        with pytest.raises(ValueError, match="is above 0, got"):
+        with pytest.raises(ValueError, match="must be above 0, got"):
             random.beta(1.0, wrong)
     for draw in (random.gamma, random.beta):
         with pytest.raises(ShapeError, match=r"shapes \(2,\) and \(3,\) do not broadcast"):
@@ -365,7 +365,7 @@ def test_exponential_takes_a_rate():
     assert drawn.shape == (50_000, 2, 1)
     np.testing.assert_allclose(drawn.mean(axis=0), [[2], [0.125]], rtol=4 / 50_000**0.5)
     assert rng.exponential(rates).shape == (2, 1) and rng.exponential(size=3).shape == (3,)
-    with pytest.raises(ValueError, match=r"random: rate is above 0, got 0"):
+    with pytest.raises(ValueError, match=r"random: rate must be above 0, got 0"):
         rng.exponential(0)
 
 

@@ -149,14 +149,14 @@ def test_topk_with_k_above_the_length_returns_all() -> None:
 @pytest.mark.parametrize("kth_only", [False, True])
 @pytest.mark.parametrize("k", [-1, -3])
 def test_topk_rejects_negative_k(k: int, kth_only: bool) -> None:
-    with pytest.raises(ShapeError, match=f"k = {k} of an axis of length 3"):
+    with pytest.raises(ShapeError, match=f"k = {k} is out of range for an axis of length 3"):
         F.topk(Tensor([1.0, 2.0, 3.0]), k, kth_only=kth_only)
 
 
 def test_topk_kth_only_rejects_zero_k_and_empty_axis() -> None:
-    with pytest.raises(ShapeError, match=r"topk: no k-th element of \(3,\)"):
+    with pytest.raises(ShapeError, match=r"topk: kth_only=True needs .*, got shape \(3,\)"):
         F.topk(Tensor([1.0, 2.0, 3.0]), 0, kth_only=True)
-    with pytest.raises(ShapeError, match=r"topk: no k-th element of \(0,\)"):
+    with pytest.raises(ShapeError, match=r"topk: kth_only=True needs .*, got shape \(0,\)"):
         F.topk(Tensor(np.zeros(0)), 1, kth_only=True)
     values, places = F.topk(Tensor([1.0, 2.0, 3.0]), 0)
     assert values.shape == places.shape == (0,)
@@ -188,7 +188,7 @@ def test_argmax_and_argmin_bodies_match_the_eager_rules(op: Op, x: Any, data: An
 
 
 def test_argmax_of_an_empty_axis_raises() -> None:
-    with pytest.raises(ShapeError, match="of nothing"):
+    with pytest.raises(ShapeError, match="of an empty array"):
         F.argmax(Tensor(np.zeros((0, 2))), 0)
 
 

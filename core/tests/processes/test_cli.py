@@ -127,7 +127,7 @@ def test_profile_prints_a_table_and_writes_a_trace(tmp_path: Path) -> None:
     assert '"traceEvents"' in path.read_text()
     for calls in ("0", "-3"):
         text = mgb("profile", f"{SOFTMAX}:softmax", "--calls", calls, status=2)
-        assert f"--calls {calls}: at least one call is measured" in text
+        assert f"--calls {calls}: give 1 or more" in text
     assert "is not FILE:FUNCTION" in mgb("profile", "nowhere.py:f", status=2)
 
 

@@ -50,7 +50,7 @@ def test_c_example_matches_the_generated_backend() -> None:
 
 def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     scaffold.write("brand_new", "python", tmp_path)
-    with pytest.raises(ArgumentError, match="nothing is overwritten"):
+    with pytest.raises(ArgumentError, match="is not overwritten"):
         scaffold.write("brand_new", "python", tmp_path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import mgb
 import pytest
+from docstrings import begins_with_verb, without_verb
 
 PACKAGE = Path(mgb.__file__).parent
 
@@ -54,6 +55,43 @@ def test_docstrings_do_not_begin_with_a_question_word() -> None:
                 if QUESTIONS.match(text):
                     found.append(f"{path.relative_to(PACKAGE)}:{node.body[0].lineno}: {text.splitlines()[0]}")
     assert not found, "begin with a verb, or with a noun for classes and modules:\n" + "\n".join(found)
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {first}"
+        for path in FILES
+        if path.suffix == ".py"
+        for line, first in without_verb(path.read_text())
+    ]
+    assert not found, "begin with a verb in the imperative, as in `Return ...`:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The number of bytes.",
+        "A Tensor that is read.",
+        "An array.",
+        "Number of threads.",
+        "Whether it is there.",
+        "How many there are.",
+        "`x` as a Tensor.",
+        "``x + y``.",
+        "NumPy's function.",
+        "As `compile`, for a graph.",
+        "0 everywhere.",
+    ],
+)
+def test_docstrings_without_a_verb_are_found(text: str) -> None:
+    assert not begins_with_verb(text)
+    assert list(without_verb(f'def f():\n    """{text}"""')) == [(2, text)]
+    assert not list(without_verb(f'@property\ndef f(self):\n    """{text}"""\nclass A:\n    """{text}"""'))
+
+
+@pytest.mark.parametrize("text", ["Return `x`.", "Draw;\nagain.", "Cross-correlate images.", "Pool."])
+def test_docstrings_with_a_verb_are_accepted(text: str) -> None:
+    assert begins_with_verb(text)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mgb
 import pytest
+from docstrings import without_verb
 
 ROOT = Path(mgb.__file__).parent.parent.parent
 PACKAGES = sorted(
@@ -44,6 +45,8 @@ def faults(text: str, is_python: bool = True) -> Iterator[str]:
         for line, found in docstrings(text):
             if OPENING.match(found):
                 yield f"{line}: begin with a verb, or name the thing: {found.partition(chr(10))[0]}"
+        for line, first in without_verb(text):
+            yield f"{line}: begin with a verb in the imperative, as in `Return ...`: {first}"
     for form, advice in FORMS.items():
         for match in re.finditer(form, text):
             line = text.count("\n", 0, match.start()) + 1
@@ -72,6 +75,8 @@ def test_documentation_avoids_unusual_forms(package: Path) -> None:
     [
         '"""What the plugin does."""',
         'def f():\n    """Who calls it."""',
+        'def f():\n    """The number of bytes."""',
+        'def f():\n    """`x` as an array."""',
         'class A:\n    """Whose it is."""',
         "x = 1  # computed anew",
         "def spelt_out(): ...",

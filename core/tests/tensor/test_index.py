@@ -261,7 +261,7 @@ def test_one_hot() -> None:
     got = F.one_hot(Tensor(labels), 3)
     assert got.dtype == np.int32
     np.testing.assert_array_equal(got.numpy(), np.eye(3)[labels])
-    with pytest.raises(ConversionError, match="labels are integers"):
+    with pytest.raises(ConversionError, match="labels must be integers"):
         F.one_hot(Tensor([0.5]), 3)
 
 
@@ -270,7 +270,7 @@ def test_indexing_one_hot_ignores_unpicked_infinities() -> None:
     got = F.indexing_one_hot(Tensor(x), Tensor([2, 1]))
     np.testing.assert_array_equal(got.numpy(), [3.0, 5.0])
     assert F.indexing_one_hot(Tensor(x), Tensor([2, 1]), keepdims=True).shape == (2, 1)
-    with pytest.raises(ShapeError, match="the index has shape"):
+    with pytest.raises(ShapeError, match="the index must have shape"):
         F.indexing_one_hot(Tensor(x), Tensor([2, 1, 0]))
 
 

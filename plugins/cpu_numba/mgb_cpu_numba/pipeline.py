@@ -145,7 +145,7 @@ class Library(CPUCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
-        """0: this only makes the image."""
+        """Return 0: this only makes the image."""
         self._ensure_finalized()
         return 0
 
@@ -158,7 +158,7 @@ class Codegen(JITCPUCodegen):
 
 @cache
 def codegen() -> Codegen:
-    """The one there is."""
+    """Return the one there is."""
     return Codegen("mgb.cpu_numba")
 
 

@@ -271,7 +271,7 @@ def _mask(builder: Any, details: Sequence[str], count: Any) -> Any:
 
 
 def _size(type_: Any) -> int:
-    """Bytes of an element."""
+    """Return the bytes of an element."""
     return int(_suffix(_scalar(type_))[1:]) // 8
 
 

@@ -179,7 +179,7 @@ def test_relocation_past_its_section_end_is_rejected(image: bytes) -> None:
     ]
     row = next(r for r in rows if r[1] == 4 and rows[r[7]][2] & 6)  # of the code
     struct.pack_into("<Q", image, row[4], rows[row[7]][5] - 4)
-    with pytest.raises(ObjectError, match="a relocation lies"):
+    with pytest.raises(ObjectError, match="a relocation is at byte"):
         Loaded(bytes(image))
 
 

@@ -27,7 +27,7 @@ class Arrays(Protocol):
         """Return a row-major copy of a NumPy array on the device, for work on the current stream."""
 
     def constant(self, array: np.ndarray[Any, Any]) -> Any:
-        """The same, for work on any stream: it is there when this returns."""
+        """Return the same, for work on any stream: it is there when this returns."""
 
     def contiguous(self, array: Any) -> Any:
         """Return a row-major copy of an array of the device."""

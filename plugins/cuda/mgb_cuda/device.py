@@ -80,7 +80,7 @@ class Device(ABC):
 
     @abstractmethod
     def key(self) -> str:
-        """Equal for devices that take the same images."""
+        """Return a key that is equal for devices that take the same images."""
 
     @abstractmethod
     def toolchain(self) -> str:
@@ -96,10 +96,10 @@ class Device(ABC):
 
     @abstractmethod
     def launcher(self, function: Function, grid: tuple[int, int], threads: int) -> Callable[[int, int], None]:
-        """``launch(stream, address of a packet's table)``: one launch with all else fixed."""
+        """Make ``launch(stream, address of a packet's table)``: one launch with all else fixed."""
 
     def sequence(self, starts: Sequence[Start], tables: Sequence[int]) -> Callable[[int], None]:
-        """``run(stream)``: launches one after the other, with parameters at these addresses."""
+        """Make ``run(stream)``, which launches one after the other, with parameters at these addresses."""
         ready = [(self.launcher(*start), table) for start, table in zip(starts, tables, strict=True)]
 
         def run(stream: int) -> None:
@@ -117,7 +117,7 @@ class Device(ABC):
         """
 
     def graph(self, starts: Sequence[Start], tables: Sequence[int]) -> LaunchGraph | None:
-        """The same as one graph; None: it has none.
+        """Return the same as one graph; None: it has none.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class Device(ABC):
         """Return a row-major copy of a NumPy array on the device, for work on the current stream."""
 
     def constant(self, array: Any) -> Any:
-        """The same, for work on any stream: it is there when this returns."""
+        """Return the same, for work on any stream: it is there when this returns."""
         return self.upload(array)
 
     @abstractmethod

@@ -67,7 +67,7 @@ class Compiler(Protocol):
     """A compiler of images."""
 
     def version(self) -> str:
-        """Of the toolchain; it is not loaded for that."""
+        """Return the version of the toolchain, which is not loaded for that."""
 
     def compile(self, source: str, properties: Properties) -> bytes:
         """Return an image for such a GPU."""
@@ -219,7 +219,7 @@ def loaded(digest: bytes, names: tuple[str, ...], image: bytes) -> tuple[Any, ..
 
 @cache
 def properties(ordinal: int) -> Properties:
-    """Of the GPU with this number."""
+    """Return the properties of the GPU with this number."""
     driver = bindings()
     device = check(driver, driver.cuDeviceGet(ordinal))
     kinds = driver.CUdevice_attribute
@@ -229,7 +229,7 @@ def properties(ordinal: int) -> Properties:
         return int(check(driver, driver.cuDeviceGetAttribute(kind, device)))
 
     def told(name: str) -> int:
-        """The same, where the driver tells it."""
+        """Return the same, where the driver reports it."""
         kind = getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}", None)
         status, found = (1, 0) if kind is None else driver.cuDeviceGetAttribute(kind, device)
         return 0 if status else int(found)
@@ -261,7 +261,7 @@ def current() -> int:
 
 
 def elapsed(context: Context, run: Callable[[int], None], stream: int, times: int = 5) -> float:
-    """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
+    """Measure seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
     context.ensure()
     driver = bindings()
     handle, found = driver.CUstream(stream), []

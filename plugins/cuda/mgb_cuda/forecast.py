@@ -86,7 +86,7 @@ def forecast(ledger: Ledger, elements: int, properties: Properties) -> Forecast:
 
 
 def _bounds(e: Entry, elements: int, p: Properties, clock: float, moves: float) -> dict[str, float]:
-    """Seconds that a launch takes at least, for each reason."""
+    """Return the seconds that a launch takes at least, for each reason."""
     full = e.blocks / (p.multiprocessors * max(1, e.resident))
     uneven = -(-e.blocks // (p.multiprocessors * max(1, e.resident))) / full if full > 1 else 1
     issued = p.multiprocessors * WARPS * WARP * BUSY * clock
@@ -98,7 +98,7 @@ def _bounds(e: Entry, elements: int, p: Properties, clock: float, moves: float) 
 
 
 def rates(properties: Properties) -> tuple[float, float]:
-    """Cycles a second, and bytes a second of its memory: as its driver says, else those of its generation."""
+    """Return cycles and bytes of memory per second: as the driver says, else those of its generation."""
     known = max((g for g in TYPICAL if g <= properties.capability[0]), default=min(TYPICAL))
     clock, moves = TYPICAL[known]
     return properties.clock or clock, properties.bandwidth or moves

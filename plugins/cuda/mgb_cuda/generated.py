@@ -107,7 +107,7 @@ class Generated(Backend):
         return self._kernel(graph, blob, ready=False)
 
     def join(self, kernels: Sequence[Kernel]) -> Kernel | None:
-        """Few launches for all that are alike; arrays of several devices take a call each."""
+        """Join kernels into few launches of equal ones; arrays of several devices take a call each."""
         if not kernels or self.several:
             return None
         text = "\n\n".join(dict.fromkeys(k.text for k in kernels))
@@ -201,7 +201,9 @@ class OnGpus(Generated):
         ordinal = arrays[0].device.id if arrays and self.several else driver.current()
         if self.several and any(a.device.id != ordinal for a in arrays):
             places = ", ".join(sorted({f"gpu{a.device.id}" for a in arrays}))
-            raise ValueError(f"the arrays of one call lie on several GPUs ({places}); move them with `.to`")
+            raise ValueError(
+                f"the arrays of one call are on several GPUs ({places}); move them to one with `.to`"
+            )
         if ordinal not in self._gpus:
             self._gpus[ordinal] = self.gpu(ordinal)
         return self._gpus[ordinal]
@@ -214,7 +216,7 @@ class OnGpus(Generated):
 
 
 def text_version(*folders: Path) -> str:
-    """Of what generates text: kernels of another one are not taken from the disk.
+    """Return the version of the generator: kernels of another one are not loaded from the disk.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def _of_rows(
 
 
 def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
-    """Choices that need less and less of a block: nothing that stays there, then fewer threads."""
+    """Yield choices that need less and less of a block: nothing that stays there, then fewer threads."""
     v: Variant = first.variant
     if v.kind is Kind.TILES:
         v = replace(v, kind=Kind.FLAT, turned=(), fast=0, side=0)
@@ -148,7 +148,7 @@ def _blocks(steps: Steps, v: Variant) -> int:
 
 
 def _lanes(frame: Frame, steps: Steps, kind: Kind, askew: Set[int]) -> int:
-    """As many neighbours as may be loaded at once, and as there are registers for."""
+    """Return as many neighbours as may be loaded at once, and as there are registers for."""
     lanes = even_lanes(frame, steps, kind is not Kind.COLUMNS, askew)
     while lanes > 1 and not _fits(frame, kind, lanes):
         lanes //= 2
@@ -156,7 +156,7 @@ def _lanes(frame: Frame, steps: Steps, kind: Kind, askew: Set[int]) -> int:
 
 
 def _whole(frame: Frame, steps: Steps, askew: Set[int], v: Variant) -> Variant:
-    """With lanes past the end of the innermost loop, where most of what moves lies as the domain does."""
+    """Return a variant with lanes past the end of the innermost loop, if most arrays lie like the domain."""
     lie = row_major(steps.loops.shape)
     whole = tuple(c for c, strides in enumerate(steps.classes) if strides == lie)
     arrays = [(i, o) for i, o in enumerate(frame.operands) if not o.is_iota]
@@ -174,7 +174,7 @@ def _whole(frame: Frame, steps: Steps, askew: Set[int], v: Variant) -> Variant:
 
 
 def _meeting(frame: Frame, lanes: int) -> int:
-    """Shared memory in which a thread adds its lanes of the widest fold to those of others, in columns."""
+    """Return bytes of shared memory in which threads combine their lanes of the widest reduction."""
     return lanes * max((f.spec.dtype.itemsize for p in frame.schedule.passes for f in p.folds), default=0)
 
 
@@ -187,7 +187,7 @@ def _fits(frame: Frame, kind: Kind, lanes: int) -> bool:
 
 
 def _tile(frame: Frame, v: Variant, most: int) -> int:
-    """Slots so that enough bytes are under way, but no more than there are registers for, or work."""
+    """Return enough slots to keep bytes in flight, but no more than there are registers for, or work."""
     index = {o: i for i, o in enumerate(frame.operands)}
     moving = [
         [n for n in dict.fromkeys(p.reads) if v.moves(index[frame.source_of[n]])]
@@ -256,7 +256,7 @@ def _cluster(v: Variant, vectors: int, kept: Sequence[Node], clusters: Sequence[
 
 
 def _turned(frame: Frame, steps: Steps, rows: int, v: Variant) -> Variant:
-    """Blocks of so many rows, which stay in registers where they fit."""
+    """Return a variant with blocks of this many rows, which stay in registers where they fit."""
     if frame.kept:
         for threads in (t for t in (THREADS, 2 * THREADS, MOST) if t >= rows):
             room = (OWN_FULL if threads == MOST else STAYING) // 2 // registers(frame.kept)

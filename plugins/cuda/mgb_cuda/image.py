@@ -42,7 +42,7 @@ class Resources:
 
 
 def resources(image: bytes) -> tuple[Resources, ...]:
-    """Of the kernels of an image, in its order.
+    """Return the resources of the kernels of an image, in its order.
 
     Parameters
     ----------

@@ -163,11 +163,11 @@ class Unit(ABC):
         return ()
 
     def shared(self, variant: Any) -> Hashable | None:
-        """Equal for calls that can share a launch; None for one that cannot."""
+        """Return a value that is equal for calls that can share a launch; None for one that cannot."""
         return None
 
     def batches(self, members: Sequence[int], plans: Sequence[Plan | None]) -> Iterator[Batch]:
-        """Launches for calls that can share them."""
+        """Yield launches for calls that can share them."""
         raise NotImplementedError
 
     # calls
@@ -179,7 +179,7 @@ class Unit(ABC):
             plan.run(pointers, self.device.stream())
 
     def prepare(self, arrays: Sequence[Any], out: Sequence[Any]) -> Call:
-        """The plan of a call, the addresses that it is filled with, and the arrays that these are of."""
+        """Return the plan of a call, the addresses to fill it with, and the arrays that these belong to."""
         address = self.device.address
         xs, ys = list(map(address, arrays)), list(map(address, out))
         for i, j in self.hazards:

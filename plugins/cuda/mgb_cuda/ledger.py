@@ -98,7 +98,7 @@ class Ledger:
 
 
 def ledger(unit: Unit, choice: Choice) -> Ledger:
-    """Of the launches of a choice.
+    """Return the ledger of the launches of a choice.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def ledger(unit: Unit, choice: Choice) -> Ledger:
 
 
 def _moved(unit: Unit, choice: Choice, stored: bool) -> int:
-    """Bytes that an element takes of inputs, or of outputs, as large as the domain: others stay in caches."""
+    """Return bytes that an element takes of inputs, or outputs, of the domain's size: the rest is cached."""
     arrays = enumerate(unit.frame.operands)
     return sum(
         o.itemsize for i, o in arrays if o.is_output is stored and _is_full(choice, i) and not o.is_iota
@@ -161,7 +161,7 @@ def _entry(unit: Unit, choice: Choice, stage: int, of: Resources, code: Region, 
 
 
 def _read(unit: Unit, choice: Choice, loaded: float) -> float:
-    """Bytes of memory where a region loads so many for each element: those of smaller arrays are cached."""
+    """Return bytes of memory that a region loads for each element: those of smaller arrays are cached."""
     inputs = [i for i, o in enumerate(unit.frame.operands) if not o.is_output and not o.is_iota]
     smaller = any(choice.variant.class_of[i] >= 0 and not _is_full(choice, i) for i in inputs)
     return min(loaded, _moved(unit, choice, stored=False)) if smaller else loaded
@@ -178,7 +178,7 @@ def _elements(unit: Unit, choice: Choice, region: Region) -> int:
 
 
 def _reads(unit: Unit, choice: Choice) -> set[int]:
-    """Bytes of an element of all that a pass loads, for each pass."""
+    """Return bytes of an element of all that a pass loads, for each pass."""
     return {n for p in unit.frame.schedule.passes if (n := _bytes(unit, choice, p.reads))}
 
 

@@ -253,7 +253,7 @@ class NcclChannel(Channel):
         return Lane(self.rank, self.size, ordinal, share, self._every)
 
     def _pair(self, what: Collective, ordinal: int) -> Lane:
-        """The sender is the first rank."""
+        """Return the lane of a pair; the sender is the first rank."""
 
         def share(text: Any) -> Ticket:
             return self._host.start(what, *((text, None) if what.kind == "send" else (None, text)))
@@ -292,7 +292,7 @@ class Nccl(Communicator):
         return None
 
     def command(self, number: int, program: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-        """As MPI starts it."""
+        """Return the command that starts the ranks, by MPI."""
         return chosen(self.extends, joins=False).command(number, program)
 
     def join(self, address: tuple[str, int] | None, size: int | None, rank: int | None) -> Channel:
@@ -301,15 +301,15 @@ class Nccl(Communicator):
         return NcclChannel(self._host.join(address, size, rank), self._lanes)
 
     def group(self, ranks: tuple[int, ...]) -> Channel:
-        """Channels of these ranks."""
+        """Open the channels of these ranks."""
         return NcclChannel(self._host.group(ranks), self._lanes)
 
     def post(self, rank: int, note: bytes) -> None:
-        """By MPI."""
+        """Post notes by MPI."""
         self._host.post(rank, note)
 
     def notes(self) -> list[tuple[int, bytes]]:
-        """By MPI."""
+        """Return notes from MPI."""
         return self._host.notes()
 
     def abort(self, code: int) -> None:

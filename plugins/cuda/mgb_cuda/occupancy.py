@@ -40,12 +40,12 @@ KNOWN = {
 
 
 def multiprocessor(capability: tuple[int, int]) -> Multiprocessor:
-    """Of a GPU of this compute capability."""
+    """Return the multiprocessor of a GPU of this compute capability."""
     return KNOWN[max((known for known in KNOWN if known <= capability), default=min(KNOWN))]
 
 
 def resident(capability: tuple[int, int], threads: int, registers: int, shared: int) -> int:
-    """Blocks at once: the least of what threads, registers and shared memory allow.
+    """Return the blocks resident at once: the least of what threads, registers and shared memory allow.
 
     Parameters
     ----------

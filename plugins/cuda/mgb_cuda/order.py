@@ -26,7 +26,7 @@ GAIN = 2
 
 
 def sectors(step: int, itemsize: int) -> int:
-    """The sectors that a warp touches whose threads are `step` elements apart, in memory that is aligned."""
+    """Return the sectors that a warp touches with threads `step` elements apart, in aligned memory."""
     return min(WARP, max(1, abs(step) * itemsize * WARP // SECTOR))
 
 
@@ -53,7 +53,7 @@ def ordered(frame: Frame, domain: Shape, strides: Sequence[Shape]) -> Loops:
 
 
 def _orders(frame: Frame, strides: Sequence[Shape]) -> Iterator[tuple[int, ...]]:
-    """Orders of axes, outermost first; an axis along which an input stands still is an outer one."""
+    """Yield orders of axes, outermost first; an axis along which an input is constant is an outer one."""
     axes = range(len(frame.schedule.shape))
     yield tuple(axes)
     if any(p.stores for p in frame.schedule.passes):
@@ -75,7 +75,7 @@ def _in(order: tuple[int, ...], values: Shape) -> Shape:
 
 
 def asked(frame: Frame, loops: Loops, along: Sequence[int]) -> int:
-    """For each element of an array the sectors of a warp that loads or stores it, added up.
+    """Return for each element of an array the sectors of a warp that loads or stores it, added up.
 
     A warp has an innermost loop that is short several times, and each element is loaded once at least.
 

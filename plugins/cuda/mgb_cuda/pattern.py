@@ -211,7 +211,7 @@ def chunks(steps: Steps, properties: Properties, blocks: int, tile: int, unit: i
 
 
 def magic(length: int) -> tuple[int, int]:
-    """``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift`` for n below 2**31.
+    """Return ``(factor, shift)`` with ``n // length == (n * factor // 2**32 + n) >> shift``, ``n < 2**31``.
 
     Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994.
     """

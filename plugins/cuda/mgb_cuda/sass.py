@@ -150,7 +150,7 @@ class Region:
         return most
 
     def walk(self) -> Iterator[Region]:
-        """Itself and all loops inside."""
+        """Yield itself and all loops inside."""
         yield self
         for loop in self.loops:
             yield from loop.walk()
@@ -262,7 +262,7 @@ class _Flow:
         return (last.target,) if last.always else (*follows, last.target)
 
     def _ordered(self) -> list[int]:
-        """Blocks that are reached, each before those that follow it, loops aside."""
+        """Return blocks that are reached, each before those that follow it, loops aside."""
         found: list[int] = []
         seen = {0}
         stack = [(0, iter(self.next[0]))]
@@ -296,7 +296,7 @@ class _Flow:
         return found
 
     def _bodies(self) -> dict[int, set[int]]:
-        """For the first block of each loop, all its blocks."""
+        """Map the first block of each loop to all its blocks."""
         found: dict[int, set[int]] = {}
         for b in self.order:
             for head in self.next[b]:

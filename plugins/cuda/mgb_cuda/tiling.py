@@ -38,12 +38,12 @@ class Tiling:
 
 
 def pitch(side: int, itemsize: int) -> int:
-    """Elements from row to row of a square: an odd number of words, so that columns lie in all banks."""
+    """Return the elements from row to row of a square: an odd number of words, to spread over banks."""
     return side + max(1, 4 // itemsize)
 
 
 def row_pitch(team: int, across: int, itemsize: int) -> int:
-    """Elements from row to row of a piece of `across` rows: those that a warp stores lie in all banks."""
+    """Return the elements from row to row of a piece of `across` rows: a warp's stores hit all banks."""
     return team + max(WARP // across, 4 // itemsize)
 
 
@@ -67,7 +67,7 @@ def tiling(frame: Frame, steps: Steps, properties: Properties) -> Tiling | None:
 
 
 def rows_across(frame: Frame, steps: Steps, properties: Properties) -> tuple[tuple[int, ...], int]:
-    """The inputs that lie across rows which threads walk along, and how many rows a block needs to turn them.
+    """Return the inputs that lie across rows which threads walk along, and rows per block to turn them.
 
     None where other arrays are most of what there is, or where blocks of so many rows do not keep every
     multiprocessor busy.
@@ -109,7 +109,7 @@ def square_bytes(side: int, itemsize: int) -> int:
 
 
 def _saved(frame: Frame, steps: Steps, fast: int) -> dict[int, int]:
-    """For each operand that is worth it, how many sectors fewer a warp touches that walks along `fast`."""
+    """Map each operand that is worth it to how many sectors fewer a warp touches that walks along `fast`."""
     found = {}
     for i, (o, c) in enumerate(zip(frame.operands, steps.class_of, strict=True)):
         if c < 0 or o.is_output or o.is_iota:

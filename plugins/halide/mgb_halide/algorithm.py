@@ -134,7 +134,7 @@ class Algorithm:
     # values
 
     def value(self, node: Node, at: Place, memo: dict[Node, Expr]) -> Expr:
-        """`node` at a place."""
+        """Return `node` at a place."""
         stack = [node]
         while stack:
             v = stack[-1]
@@ -214,7 +214,7 @@ class Algorithm:
         self._rows(part.after)
 
     def _rows(self, nodes: Sequence[Node]) -> None:
-        """Row values, each computed once for a row."""
+        """Compute row values, each once for a row."""
         loops = self.frame.row_loops
         for v in nodes:
             if v.op is not CONST and v.op is not EXTENT and v not in self.tuples:
@@ -381,7 +381,7 @@ def _tuple(values: Sequence[Expr]) -> Any:
 
 
 def _pairwise(f: Node, found: list[Expr]) -> Expr:
-    """So many elements as one number: each of the first half with one of the second."""
+    """Combine elements into one number in pairs: each of the first half with one of the second."""
     while len(found) > 1:
         half = len(found) // 2
         found = [fold(f, a, b) for a, b in zip(found[:half], found[half:], strict=True)]

@@ -12,7 +12,7 @@ Expr = Any
 
 
 def fmod_double(a: Expr, b: Expr) -> Expr:
-    """C's ``fmod``, for which Halide has no word.
+    """Return C's ``fmod``, which Halide lacks.
 
     It has one for ``atan2``, for which no kernel asks: `machine` binds it to ``fmod``. LLVM is not told, and
     would compute the ``atan2`` of two constants: where a word is `bound`, `a` is `hidden`.
@@ -26,6 +26,6 @@ def bound(node: Node) -> bool:
 
 
 def hidden(x: Expr, zero: Expr) -> Expr:
-    """The same float64, of which no compiler knows anything; `zero` is an int32 that is 0 in every call."""
+    """Return the same float64, of which no compiler knows anything; `zero` is an int32 that is always 0."""
     nothing = hl.cast(hl.UInt(64), hl.reinterpret(hl.UInt(32), zero))
     return hl.reinterpret(x.type(), hl.reinterpret(hl.UInt(64), x) ^ nothing)

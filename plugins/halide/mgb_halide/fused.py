@@ -33,7 +33,7 @@ _SUM = re.compile(rf"^  {_VALUE} = (fadd|fsub) {_TYPE} {_OPERAND}, {_OPERAND}$",
 
 
 def fuses(graph: Graph) -> bool:
-    """Whether a group has such words, the processor has them, and nothing in it could be taken for a mark."""
+    """Return whether a group has such ops, the processor has them, and nothing in it looks like a mark."""
     alike = any(v.op.name == "shl" and v.inputs[1].op is not CONST for v in graph.nodes)
     return not alike and any(v.op.name == "fma" for v in graph.nodes) and "-fma" in host()
 
@@ -47,7 +47,7 @@ def marked(a: Expr, b: Expr, zero: Expr) -> Expr:
 
 
 def fused(text: str, must: bool = True) -> str:
-    """LLVM's text of a compiled pipeline, in which marked products and their sums are one.
+    """Return LLVM's text of a compiled pipeline, in which marked products and their sums are one.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class MarkLost(Exception):
 
 
 def contract(text: str) -> str:
-    """LLVM's text with each marked product and the sums and differences that read it as one.
+    """Return LLVM's text with each marked product and the sums and differences that read it as one.
 
     Raises
     ------

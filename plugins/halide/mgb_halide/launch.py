@@ -99,7 +99,7 @@ class Layout:
 
     @classmethod
     def of(cls, frame: Frame) -> Layout:
-        """That of row-major arrays of the sizes of the graph."""
+        """Make the layout of row-major arrays of the sizes of the graph."""
         arrays = [o for o in frame.operands if not o.is_iota]
         shapes = [o.node.spec.shape for o in arrays]
         return cls(frame, shapes, [row_major(o.node.spec.shape, o.itemsize) for o in arrays])
@@ -130,11 +130,13 @@ class Layout:
     def _steps(self, o: Operand, shape: Shape, strides: Shape) -> Shape:
         size = o.itemsize
         if any(d != 1 and s % size for d, s in zip(shape, strides, strict=True)):
-            raise ValueError(f"{o.name}: strides of {strides} bytes are no multiples of its {size} bytes")
+            raise ValueError(
+                f"{o.name}: strides of {strides} bytes must be multiples of the {size} bytes of an element"
+            )
         return broadcast_strides(shape, tuple(s // size for s in strides), self.domain)
 
     def _named(self, loops: Any, count: int) -> tuple[dict[str, int], list[dict[str, int]]]:
-        """Lengths and strides by the names of the loops; what was merged away has length 1."""
+        """Map the names of the loops to lengths and strides; what was merged away has length 1."""
         names = dict.fromkeys(self.frame.loops, None)
         inner = len(loops.shape) - 1
         axes = list(range(inner - 1, -1, -1))
@@ -207,7 +209,7 @@ class Unit:
         return (bridge().call, first, plan.address, *(0,) * 8)
 
     def together(self, plan: Plan, first: int) -> Part:
-        """The same for one thread of several."""
+        """Return the same for one thread of several."""
         return (bridge().together, first, plan.address, *(0,) * 8)
 
     def status(self) -> int:
@@ -296,12 +298,12 @@ def form_of(frame: Frame, layout: Layout, plan: HalideSchedule) -> Form:
 
 def _fits(number: int) -> int:
     if abs(number) > MOST:
-        raise ValueError(f"Halide counts to {MOST}, not to {number}; export MGB_JIT_BACKEND=CPU_NUMBA")
+        raise ValueError(f"Halide's indices end at {MOST}, got {number}; export MGB_JIT_BACKEND=CPU_NUMBA")
     return number
 
 
 def _hazards(frame: Frame, once: bool) -> list[tuple[int, int]]:
-    """(input, output) pairs that must not be the same memory.
+    """Return (input, output) pairs that must not be the same memory.
 
     An element of an input may be overwritten by an output when each is computed `once` and nothing reads the
     input later: all of a turn is computed before any is written.
@@ -317,6 +319,6 @@ def _hazards(frame: Frame, once: bool) -> list[tuple[int, int]]:
 
 
 def _writes_last(frame: Frame) -> bool:
-    """Whether one loop writes all outputs of the domain, and what is left to do reads row values alone."""
+    """Return whether one loop writes all outputs of the domain, and the rest reads row values alone."""
     others = (o.node for o in frame.outputs if o.loops != frame.loops)
     return not any(frame.flat or any(frame.span[v][a] for a in frame.schedule.reduced) for v in others)

@@ -128,7 +128,7 @@ class _Scheduler:
         return hl.Var(f"{name}{self.count}")
 
     def length(self, loops: Sequence[str], most: int) -> Expr:
-        """About how many elements the loops visit; exact below `most`."""
+        """Return about how many elements the loops visit; exact below `most`."""
         total = hl.Expr(1)
         for loop in loops:
             total = total * hl.clamp(self.algorithm.extent(loop), 1, most)
@@ -138,7 +138,7 @@ class _Scheduler:
     # loops
 
     def vectors(self, stage: Any, var: Any, lanes: int, whole: bool = False) -> None:
-        """Vectors along `var`, where the inputs' elements lie side by side; else one by one.
+        """Vectorize along `var`, where the inputs' elements lie side by side; else one by one.
 
         Where `var` visits `whole` vectors, what is past the end is masked outside of it.
         """
@@ -161,7 +161,7 @@ class _Scheduler:
         return task, step
 
     def sweep(self, stage: Any, loops: Sequence[str]) -> tuple[list[Any], Any]:
-        """Pieces of the innermost axis and the loops around it as tasks; returns the order of the loops."""
+        """Run pieces of the innermost axis and the loops around it as tasks; return the loops' order."""
         variables = self.algorithm.vars
         i = variables["i"]
         piece, lane = self.fresh("piece"), self.fresh("lane")
@@ -198,7 +198,7 @@ class _Scheduler:
                 ready.vectorize(self.algorithm.vars["i"], self.lanes, self.guard)
 
     def squares(self, stage: Any, loops: Sequence[str], lane: Any) -> None:
-        """Squares of the two innermost axes: what lies side by side along the second stays in cache."""
+        """Tile the two innermost axes in squares: neighbours along the second stay in cache."""
         variables = self.algorithm.vars
         first = self.fresh("square")
         stage.split(variables["i"], first, lane, SQUARE, self.guard)
@@ -221,7 +221,7 @@ class _Scheduler:
             self.with_part(number, part)
 
     def with_part(self, number: int, part: Func) -> None:
-        """An output that is written piece by piece as its inputs are folded."""
+        """Schedule an output that is written piece by piece as its inputs are reduced."""
         func, variables = self.algorithm.outputs[number][0], self.algorithm.vars
         piece, lane, c = self.fresh("piece"), self.fresh("lane"), hl.Var("c")
         folded = [variables[x] for x in self.frame.f_loops]
@@ -258,7 +258,7 @@ class _Scheduler:
         return func, row
 
     def elements(self, number: int, func: Func, lane: Any, lanes: int, whole: bool = False) -> None:
-        """Vectors of an output along `lane`; see `vectors`."""
+        """Vectorize an output along `lane`; see `vectors`."""
         if number not in self.algorithm.ready:
             self.vectors(func, lane, lanes, whole)
             return

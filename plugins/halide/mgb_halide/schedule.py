@@ -64,12 +64,12 @@ class HalideSchedule:
     auto: str = ""
 
     def __str__(self) -> str:
-        """Only what is not as usual; read it again with `parse`."""
+        """Return only what differs from the default; `parse` reads it."""
         words = ((f.name, getattr(self, f.name), f.default) for f in fields(self))
         return " ".join(f"{name}={value}" for name, value, usual in words if value != usual)
 
     def full(self) -> str:
-        """All of it, as `parse` reads it, for people."""
+        """Return all of it, as `parse` reads it, for people."""
         words = ((f.name, getattr(self, f.name)) for f in fields(self))
         return " ".join(f"{name}={value}" for name, value in words if value != "")
 
@@ -96,7 +96,7 @@ def _scheduler(value: str) -> str:
     for name in AUTOSCHEDULERS:
         if value.lower() == name.lower():
             return name
-    raise ValueError(f"there is no autoscheduler {value!r}; there are {', '.join(AUTOSCHEDULERS)}")
+    raise ValueError(f"autoscheduler={value!r} is unknown; choose one of {', '.join(AUTOSCHEDULERS)}")
 
 
 def _number(name: str, value: str) -> int:

@@ -56,7 +56,7 @@ class _Store:
 
 
 def written(text: str, streamed: Collection[str], turns: Sequence[Collection[str]]) -> str:
-    """LLVM's text of a pipeline with its stores as described above.
+    """Return LLVM's text of a pipeline with its stores as described above.
 
     Parameters
     ----------

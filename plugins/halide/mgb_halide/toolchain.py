@@ -49,7 +49,7 @@ def host() -> str:
 
 
 def target(*features: str) -> Any:
-    """Halide's target for this machine with `features`."""
+    """Return Halide's target for this machine with `features`."""
     return hl.Target("-".join((host(), *features)))
 
 
@@ -85,7 +85,7 @@ def compile_pipeline(
 
 
 def pipeline_text(outputs: Sequence[Any], arguments: Sequence[Any], name: str) -> str:
-    """LLVM's text of `outputs`, which Halide has had optimized.
+    """Return LLVM's text of `outputs`, which Halide has had optimized.
 
     Raises
     ------

@@ -28,7 +28,7 @@ STORED = {"bool": "uint8"} | {d.name: dtypes.ROWS[d].word.name for d in dtypes.H
 
 
 def halide_type(dtype: str) -> Any:
-    """Halide's type of that name."""
+    """Return Halide's type of that name."""
     if dtype == "bool":
         return hl.Bool()
     kind = dtype.rstrip("0123456789")
@@ -115,14 +115,14 @@ def _compare(integers: Callable[[Expr, Expr], Expr]) -> Word:
 
 
 def _at_most(node: Node, a: Expr, b: Expr) -> Expr:
-    """Halide's own ``<=`` is the contrary of ``>``, and so holds for NaN."""
+    """Compare by ``<`` and ``==``: Halide's ``<=`` is the contrary of ``>``, and so holds for NaN."""
     if node.inputs[0].spec.dtype.kind in "fV":
         return (a < b) | (a == b)
     return _compare(lambda x, y: x <= y)(node, a, b)
 
 
 def _bits(compute: Callable[[Expr, Expr], Expr]) -> Word:
-    """On unsigned numbers: of signed ones, Halide draws wrong conclusions about their signs."""
+    """Apply it to unsigned numbers: of signed ones, Halide draws wrong conclusions about their signs."""
 
     def spell(node: Node, a: Expr, b: Expr) -> Expr:
         if node.spec.dtype.kind in "bu":
@@ -146,7 +146,7 @@ def _where(node: Node, condition: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def _opaque(x: Expr) -> Expr:
-    """The same number, of which Halide's simplifier concludes nothing; LLVM sees through."""
+    """Return the same number, of which Halide's simplifier concludes nothing; LLVM sees through."""
     type_ = x.type()
     if type_.is_float():
         return hl.reinterpret(type_, _opaque(_unsigned(x)))
@@ -175,7 +175,7 @@ def _computed(graph: Graph, x: Expr) -> Expr:
 
 
 def convert(x: Expr, target: str) -> Expr:
-    """`x` in the dtype that `target` is held in, rounded once to `target`."""
+    """Return `x` in the dtype that `target` is held in, rounded once to `target`."""
     type_ = x.type()
     if target in HELD:
         return widen(narrow(hl.cast(hl.Float(32), x), target), target)
@@ -185,7 +185,7 @@ def convert(x: Expr, target: str) -> Expr:
 
 
 def _changed(x: Expr, type_: Any) -> Expr:
-    """`x` in another type.
+    """Return `x` in another type.
 
     Between integers and floats the result is opaque. Halide 21 takes two casts to one kind in a row for one,
     whatever the first was made of: of a float that becomes an int32 and then, to wrap, a uint32 it makes a

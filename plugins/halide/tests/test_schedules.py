@@ -59,7 +59,7 @@ def test_schedule_text_round_trips(text: str) -> None:
     [
         ("lanes=4", "no 'lanes'; it has vector"), ("task=0", "task='0'"), ("task=-1", "not a number"),
         ("task", "task=''"), ("piece=100", "not a power of two"), ("unroll=3", "not a power of two"),
-        ("auto=Smith2030", "no autoscheduler 'Smith2030'"),
+        ("auto=Smith2030", "autoscheduler='Smith2030' is unknown"),
     ],
 )  # fmt: skip
 def test_invalid_schedule_text_is_reported(text: str, said: str) -> None:

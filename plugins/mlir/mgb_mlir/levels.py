@@ -47,7 +47,7 @@ def lower(frame: Frame, stop: str) -> str:
         There is no such level.
     """
     if stop not in LEVELS:
-        raise ValueError(f"there is no level {stop!r}; choose one of {', '.join(LEVELS)}")
+        raise ValueError(f"level {stop!r} is unknown; choose one of {', '.join(LEVELS)}")
     return LEVELS[stop](frame)
 
 

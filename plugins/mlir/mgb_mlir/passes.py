@@ -92,7 +92,7 @@ def _run(module: Any, passes: str, checked: bool = True) -> None:
 
 
 def _one_by_one(text: str, passes: tuple[str, ...]) -> Any:
-    """The same, slowly, to find the pass that fails."""
+    """Run the passes one by one, slowly, to find the one that fails."""
     from torch_mlir import ir
 
     module = parse(text)

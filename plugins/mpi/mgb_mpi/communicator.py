@@ -26,7 +26,7 @@ _TAG = 1
 
 @cache
 def _load() -> Any:
-    """mpi4py's MPI, which starts, and reads the environment, when it is first imported.
+    """Import mpi4py's MPI, which starts, and reads the environment, when it is first imported.
 
     MPICH reads the memory of other processes of a machine, and where a read fails, because that process has
     died, it calls the collective done all the same. Without such reads a rank sends its data itself, and
@@ -102,7 +102,7 @@ class Mpi(Communicator):
         return None
 
     def command(self, number: int, program: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-        """By ``mpiexec``, that of this Python's environment before others."""
+        """Return ``mpiexec`` and its arguments, that of this Python's environment before others."""
         beside = Path(sys.executable).with_name("mpiexec")
         found = str(beside) if beside.exists() else shutil.which("mpiexec")
         if found is None:

@@ -61,7 +61,7 @@ if n > 1 and r < 2:
         try:
             trace(lambda: D.remote_recv(0))()
         except mgb.errors.ArgumentError as error:
-            assert "has to know what comes" in str(error)
+            assert "needs the type of the result" in str(error)
     if r == 0:
         with mgb.autodiff.GradManager().attach(x) as gm:
             gm.backward(D.remote_send(x * 2, 1))

@@ -63,7 +63,7 @@ def texts(kernels: Sequence[Kernel]) -> Callable[[], str]:
 
 
 def checked(run: Callable[..., None]) -> Callable[..., None]:
-    """`run` of one kernel that looks up, which then says what it refuses as NumPy does."""
+    """Wrap `run` of one kernel that looks up, to raise what NumPy raises."""
 
     def run_checked(*xs: Any, out: tuple[Any, ...]) -> None:
         refused = np.zeros(REFUSED.shape, REFUSED.dtype)

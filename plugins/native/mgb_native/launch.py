@@ -85,13 +85,13 @@ class Unit:
         return (self.code.address, first, plan.address, *span, plan.own, int(shares))
 
     def by_rows(self, plan: Plan, first: int, parts: int) -> list[Part]:
-        """About as many parts as given, each of whole rows; they may run at the same time."""
+        """Return about as many parts as given, each of whole rows; they may run at the same time."""
         parts = max(1, min(parts, plan.rows))
         every = (0, self.stages), (0, plan.chunks)
         return [self.part(plan, first, (*every[0], *rows, *every[1])) for rows in _cut(plan.rows, parts)]
 
     def by_chunks(self, plan: Plan, first: int, parts: int) -> Iterator[list[Part]]:
-        """Few long rows: one by one, stage by stage. The parts of a list may run at the same time."""
+        """Yield parts of few long rows, stage by stage; the parts of a list may run at the same time."""
         cuts = list(_cut(plan.chunks, max(1, min(parts, plan.chunks))))
         for row in range(plan.rows):
             for k in range(self.stages):
@@ -99,7 +99,7 @@ class Unit:
 
 
 def _parts(plan: Plan, threads: int) -> int:
-    """Into how many parts the work of a plan is cut for so many threads."""
+    """Return into how many parts the work of a plan is cut for this many threads."""
     return max(1, min(PARTS, int(plan.work / threads / SHORTEST))) * threads if threads > 1 else 1
 
 
@@ -165,7 +165,7 @@ class Launcher:
         site.recent = self.recent.address
 
     def slow(self, *xs: Array, out: Sequence[Array]) -> None:
-        """A call that fits no recent program, or has an output that would overwrite an input too early."""
+        """Run a call that fits no recent program, or with an output that overwrites an input too early."""
         if len(xs) != self.inputs or len(out) != self.outputs:
             wanted = f"{self.inputs} input and {self.outputs} output arrays"
             raise TypeError(f"the kernel takes {wanted}, not {len(xs)} and {len(out)}")
@@ -290,5 +290,5 @@ class _Work:
 
 
 def _lines(size: int) -> int:
-    """`size` bytes or more: whole cache lines, at least one."""
+    """Round `size` bytes up to whole cache lines, at least one."""
     return -(-max(size, 1) // 64) * 64

@@ -46,7 +46,7 @@ def _distance(old: int, value: int, place: int) -> int:
 
 
 def _quarter(number: int) -> Callable[[int, int, int], int]:
-    """16 bits of the address in the immediate of a MOVZ or MOVK."""
+    """Return 16 bits of the address in the immediate of a MOVZ or MOVK."""
 
     def fill(old: int, value: int, place: int) -> int:
         return old & ~(0xFFFF << 5) | (value >> 16 * number & 0xFFFF) << 5
@@ -168,7 +168,7 @@ class Loaded:
             if kind != _NOBITS and offset + size > len(self._image):
                 raise ObjectError(f"a section ends at byte {offset + size} of {len(self._image)}")
             if align & (align - 1) or align > _PAGE:
-                raise ObjectError(f"a section is to begin at a multiple of {align}")
+                raise ObjectError(f"a section has an invalid alignment {align}")
             text = self._text(rows[names][4] + name)
             yield _Section(text, kind, flags, offset, size, link, info, max(align, 1))
 
@@ -179,13 +179,15 @@ class Loaded:
         return self._image[section.offset : section.offset + section.size]
 
     def _place(self) -> int:
-        """Sections that are executed, read and written: each sort on pages of its own; returns the size."""
+        """Place sections that are executed, read and written on pages of their own; return the size."""
         sorts: dict[int, list[int]] = {_EXECUTE: [], 0: [], _WRITE: []}
         for number, section in enumerate(self._sections):
             if self._is_loaded(number):
                 sort = section.flags & (_EXECUTE | _WRITE)
                 if sort not in sorts:
-                    raise ObjectError(f"{section.name} is to be both written and executed")
+                    raise ObjectError(
+                        f"section {section.name} is both writable and executable, which is not supported"
+                    )
                 sorts[sort].append(number)
         self._offsets: dict[int, int] = {}
         self._spans: list[tuple[int, int, int]] = []
@@ -202,11 +204,11 @@ class Loaded:
             end = -(-end // _PAGE) * _PAGE
             self._spans.append((begin, end, sort))
         if end > _MOST:
-            raise ObjectError(f"it asks for {end} bytes of memory")
+            raise ObjectError(f"it requires {end} bytes of memory")
         return end
 
     def _read_symbols(self) -> list[int | str | None]:
-        """The address of each symbol, the name of one that is elsewhere, None for one that is not loaded."""
+        """Return each symbol's address, the name of an external one, None for one that is not loaded."""
         self._defined: dict[str, int] = {}
         tables = [s for s in self._sections if s.kind == _SYMTAB]
         if len(tables) != 1:
@@ -239,16 +241,16 @@ class Loaded:
 
     def _relocate(self) -> None:
         if any(s.kind == _REL and s.info in self._offsets for s in self._sections):
-            raise ObjectError("relocations without addends are not known here")
+            raise ObjectError("relocations without addends are not supported")
         for symbol, entry in self._entries.items():
             _UNSIGNED.pack_into(self._memory, self._table + entry, self._value(symbol))
         for section, at, kind, symbol, addend in self._relocations():
             start, size = self._offsets[section.info], self._sections[section.info].size
             field = _FAR if kind in self._tabled else self._fills[kind][0] if kind in self._fills else None
             if field is None:
-                raise ObjectError(f"relocations of type {kind} are not known here")
+                raise ObjectError(f"relocations of type {kind} are not supported")
             if at + field.size > size:
-                raise ObjectError(f"a relocation lies at byte {at} of a section of {size}")
+                raise ObjectError(f"a relocation is at byte {at} of a section of {size} bytes")
             place = self._base + start + at
             if kind in self._tabled:
                 new = self._by_table(self._tabled[kind], symbol, place) + addend
@@ -279,7 +281,7 @@ class Loaded:
         }
         for begin, end, sort in self._spans:
             if end > begin and _libc().mprotect(self._base + begin, end - begin, rights[sort]):
-                raise ObjectError("the system does not let a process make code that it runs")
+                raise ObjectError("the system does not allow a process to make memory executable")
 
 
 @cache

@@ -131,7 +131,7 @@ class Planner:
         return broadcast_strides(shapes[i], strides[i], self.domain)
 
     def _tables(self, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> dict[Node, Any]:
-        """Of each look-up the shape and the strides of its table."""
+        """Map each look-up to the shape and the strides of its table."""
         place = {o.node: i for i, o in enumerate(self.frame.arrays) if not o.is_output}
         found = ((n, place[n.inputs[0]]) for n in self.frame.look_ups)
         return {n: (shapes[i], strides[i]) for n, i in found}
@@ -176,7 +176,7 @@ class Planner:
         return rows and not self.tiled and not self.gathers
 
     def asks_for_next(self) -> bool:
-        """Whether the next row is on its way from memory while this one, which is in cache, is worked on."""
+        """Return whether the next row is prefetched while this one, which is in cache, is worked on."""
         if len(self.frame.schedule.passes) < 2 or self.frame.columns or not self.kept or self.ahead():
             return False
         widest = max((o.itemsize for o in self.frame.operands), default=1)

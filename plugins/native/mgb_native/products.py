@@ -114,7 +114,7 @@ def _spread(kind: str, scalar: str, size: int, lanes: int, r: int) -> Iterator[s
 
 
 def _driver(dtype: str, size: int, widths: list[int]) -> str:
-    """``multiply``: for each width of blocks the columns that it takes, for each height of them the rows."""
+    """Return ``multiply``: for each width of blocks the columns that it takes, for each height the rows."""
     lines = [f"define void @multiply_{dtype}(ptr %operands, ptr %plan) {{", "start:"]
     for n, name in enumerate("abc"):
         lines += [

@@ -65,7 +65,7 @@ def python() -> str:
 
 @cache
 def processor() -> str:
-    """For whom a compiler works: the model, and a digest of its instructions."""
+    """Return the processor that a compiler works for: the model, and a digest of its instructions."""
     return f"{_processor()[0]} {digest(' '.join(instructions()).encode())}"
 
 
@@ -75,14 +75,14 @@ def instructions() -> list[str]:
 
 
 def vector_bytes() -> int:
-    """Of the widest vectors here."""
+    """Return the bytes of the widest vectors here."""
     has = instructions()
     return next((size for name, size in VECTORS.items() if name in has), 16)
 
 
 @cache
 def _processor() -> tuple[str, list[str]]:
-    """Its model, and the instructions that it has."""
+    """Return its model, and the instructions that it has."""
     found: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo") as file:

@@ -66,11 +66,11 @@ class Toolchain:
     """NVRTC, as a device asks for it."""
 
     def version(self) -> str:
-        """Without loading it."""
+        """Return the version without loading it."""
         return toolchain()
 
     def compile(self, source: str, properties: Properties) -> bytes:
-        """Machine code for the GPU, or for the nearest that is known."""
+        """Compile machine code for the GPU, or for the nearest that is known."""
         if find_spec("cuda") is None:
             raise compiler.NvrtcError(f"NVRTC is not installed; {compiler.INSTALL}")
         try:
@@ -94,5 +94,5 @@ def toolchain() -> str:
 
 @cache
 def text_version() -> str:
-    """Of the generator: kernels of another one are not taken from the disk."""
+    """Return the version of the generator: kernels of another one are not loaded from the disk."""
     return generated.text_version(Path(__file__).parent)

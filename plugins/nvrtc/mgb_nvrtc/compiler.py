@@ -60,7 +60,7 @@ def missing() -> str | None:
 
 @cache
 def version() -> str:
-    """Of NVRTC."""
+    """Return the version of NVRTC."""
     from cuda.bindings import nvrtc  # type: ignore[import-untyped]
 
     status, major, minor = nvrtc.nvrtcVersion()

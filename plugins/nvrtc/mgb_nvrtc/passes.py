@@ -66,7 +66,7 @@ class Passes(Totals):
         return "end"
 
     def declare(self, p: Pass) -> None:
-        """The registers for what this pass loads, and for what it keeps for a later one."""
+        """Declare the registers for what this pass loads, and for what it stores for a later one."""
         self.fresh = [n for n in dict.fromkeys(p.reads) if n not in self.arrays]
         for node in self.fresh:
             o = self.frame.source_of[node]
@@ -101,7 +101,7 @@ class Passes(Totals):
             self.fold_online(tile)
 
     def slot(self, tile: str):  # type: ignore[no-untyped-def]
-        """A block for each slot of a thread, in which ``at`` is its place in the row."""
+        """Open a block for each slot of a thread, in which ``at`` is its place in the row."""
         v = self.variant
         place = "lane" if v.kind is Kind.COLUMNS or v.lanes == 1 else f"lane * {v.lanes}"
         heads = [f"for (int s = 0; s < {v.slots}; ++s) {{"] if v.slots > 1 else ["{"]
@@ -164,7 +164,7 @@ class Passes(Totals):
 
     @contextmanager
     def each_lane(self) -> Iterator[None]:
-        """A block for each lane ``v`` that is before the end of the row, in which its place is known."""
+        """Open a block for each lane ``v`` that is before the end of the row, in which its place is known."""
         with self.lanes(self.variant.lanes):
             if not self.tail:
                 self.lane_places()
@@ -175,7 +175,7 @@ class Passes(Totals):
                 yield
 
     def lane_places(self) -> None:
-        """Where the lane of classes is whose lanes are no neighbours of each other."""
+        """Write where the lane of classes is whose lanes are not neighbours of each other."""
         v = self.variant
         if v.whole:
             self.line("const I of = at + v;")
@@ -234,7 +234,7 @@ class Passes(Totals):
                 self.line(f"if (at + v < end) p.{o.name}[{place} + v] = {o.name}.v[v];")
 
     def compute(self, nodes: Iterable[Node], names: Names) -> None:
-        """Statements for `nodes`; names of what they read must be known."""
+        """Write statements for `nodes`; names of what they read must be known."""
 
         def assign(node: Node, name: str, text: str) -> str:
             return f"const {c_type(node)} {name} = {text};"
@@ -263,7 +263,7 @@ class Passes(Totals):
                 self.line(f"start({self.found(o)});")
 
     def declare_online(self) -> None:
-        """The registers for the values of a tile that such folds are about."""
+        """Declare the registers for the values of a tile that such reductions are about."""
         for o in self.ahead:
             name = f"w{self.number[o.fold]}[{self.variant.slots}]"
             self.line(f"Vec<{c_type(o.fold)}, {self.variant.lanes}> {name};")

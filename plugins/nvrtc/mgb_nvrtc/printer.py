@@ -20,7 +20,7 @@ PLACE = re.compile(r"( *)const (?:I|bool) (\w+) = .*;")
 
 
 def used(lines: list[str]) -> list[str]:
-    """`lines` without the places that nothing uses."""
+    """Return `lines` without the places that nothing uses."""
     kept: list[str] = []
     for line in reversed(lines):
         found = PLACE.fullmatch(line)
@@ -94,7 +94,7 @@ class Printer(Passes):
     # where a thread is
 
     def where(self) -> None:
-        """The row of this thread, its place in the team, and the part of the row that the block works on."""
+        """Write this thread's row, its place in the team, and the part of the row that the block works on."""
         v = self.variant
         if v.kind is Kind.FLAT:
             self.where_flat()

@@ -42,7 +42,7 @@ class Tiles(Printer):
             self.line(f"__shared__ __align__(16) {c_type(o.node)} turned_{o.name}[{size}];")
 
     def where(self) -> None:
-        """The square of this block, and the place of this thread in it."""
+        """Write the square of this block, and the place of this thread in it."""
         v = self.variant
         self.line(f"const int lane = threadIdx.x % {v.side}, team = threadIdx.x / {v.side};")
         outer = [j for j in v.folded_loops if j not in v.square]
@@ -83,7 +83,7 @@ class Tiles(Printer):
 
     @contextmanager
     def slot(self, tile: str) -> Iterator[None]:
-        """A block for each slot of a thread, in which its place in the square is known."""
+        """Open a block for each slot of a thread, in which its place in the square is known."""
         with self.unrolled(self.variant.slots), self.inside(tile, self.inner):
             for c in range(len(self.variant.classes)):
                 self.line(f"const I o{c} = {self.offset(c, self.variant.folded_loops)};")
@@ -91,7 +91,7 @@ class Tiles(Printer):
 
     @contextmanager
     def inside(self, down: str, along: int) -> Iterator[None]:
-        """A block for the element in row `down` of the square, whose rows are `along` a loop."""
+        """Open a block for the element in row `down` of the square, whose rows are `along` a loop."""
         (other,) = (j for j in self.variant.square if j != along)
         self.line(f"const int down = {down};")
         self.line(f"const I i{along} = first{along} + lane;")
@@ -101,7 +101,7 @@ class Tiles(Printer):
 
     @contextmanager
     def unrolled(self, count: int) -> Iterator[None]:
-        """A block for each ``s``."""
+        """Open a block for each ``s``."""
         if count > 1:
             self.line("#pragma unroll")
         with self.block(f"for (int s = 0; s < {count}; ++s) {{" if count > 1 else "{"):

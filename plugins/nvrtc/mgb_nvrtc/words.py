@@ -43,7 +43,7 @@ def _wide(node: Node) -> str:
 
 
 def _arithmetic(text: str) -> Callable[..., str]:
-    """Operators: on floats as they are, on integers without a sign."""
+    """Make operators: on floats as they are, on integers without a sign."""
 
     def spell(node: Node, *operands: str) -> str:
         if _is_float(node):
@@ -152,7 +152,7 @@ def nothing(node: Node) -> str:
 
 
 def conversions() -> str:
-    """The functions of `WIDEN` and `NARROW` that the prelude lacks: it has those that are an instruction."""
+    """Return the functions of `WIDEN` and `NARROW` that the prelude lacks: it has single instructions."""
     lines = []
     for dtype in dtypes.HALVES:
         if dtype == dtypes.float16:
@@ -163,7 +163,7 @@ def conversions() -> str:
 
 
 def _function(name: str, graph: Graph) -> list[str]:
-    """A graph of one input and one output as a function."""
+    """Print a graph of one input and one output as a function."""
     (x,), (out,) = graph.inputs, graph.outputs
     names = {x: "x"}
     body = statements(

@@ -47,7 +47,7 @@ class Writer(Rows):
 
     @contextmanager
     def lanes(self, count: int) -> Iterator[None]:
-        """A block for each lane ``v``."""
+        """Open a block for each lane ``v``."""
         if count > 1:
             self.line("#pragma unroll")
             head = f"for (int v = 0; v < {count}; ++v) {{"
@@ -65,7 +65,7 @@ class Writer(Rows):
 
     @contextmanager
     def element_block(self, heads: Sequence[str], at: str) -> Iterator[None]:
-        """A block for each slot ``s``, run when its place ``at`` is before the end of the row."""
+        """Open a block for each slot ``s``, run when its place ``at`` is before the end of the row."""
         if self.variant.slots > 1:
             self.line("#pragma unroll")
         with self.block(heads[0]):

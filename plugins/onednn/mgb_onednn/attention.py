@@ -52,7 +52,7 @@ class Tile:
     start: int = 0
 
     def part(self, axis: int, first: int, count: int) -> Tile:
-        """`count` elements along `axis`, from `first` on."""
+        """Return `count` elements along `axis`, from `first` on."""
         shape = list(self.shape)
         shape[axis] = count
         return replace(self, shape=tuple(shape), start=self.start + first * self.strides[axis])
@@ -80,7 +80,7 @@ class Blocks(Work):
         return self.keep_layout(self.native.layout(tile.shape, tile.strides, _FLOAT.name))
 
     def multiply(self, a: Tile, b: Tile, out: Tile, adds: bool = False) -> None:
-        """``out = a @ b``, or ``out += a @ b``."""
+        """Compute ``out = a @ b``, or ``out += a @ b``."""
         native = self.native
         attributes = native.adding if adds else native.attributes
         x, w, y = map(self.describe, (a, b, out))
@@ -89,14 +89,14 @@ class Blocks(Work):
         self._run(made, (Arg.SRC, x, a), (Arg.WEIGHTS, w, b), (Arg.DST, y, out))
 
     def hide(self, scores: Tile, bounds: Tile) -> None:
-        """``scores = minimum(scores, bounds)``; where a bound is -inf, NaN too gives way to it."""
+        """Compute ``scores = minimum(scores, bounds)``; where a bound is -inf, NaN too becomes -inf."""
         native, (x, b) = self.native, map(self.describe, (scores, bounds))
         create = "dnnl_binary_primitive_desc_create"
         made = native.make(create, native.engine, MINIMUM, x, b, x, native.attributes)
         self._run(made, (Arg.SRC, x, scores), (Arg.SRC_1, b, bounds), (Arg.DST, x, scores))
 
     def softmax(self, x: Tile) -> None:
-        """In place, over rows."""
+        """Compute softmax in place, over rows."""
         layout = self.describe(x)
         self._run(self._softmax(layout, x), (Arg.SRC, layout, x), (Arg.DST, layout, x))
 
@@ -106,7 +106,7 @@ class Blocks(Work):
         return native.make(create, native.engine, TRAINING, SOFTMAX, *sides, native.attributes)
 
     def softmax_gradient(self, g: Tile, y: Tile) -> None:
-        """``g = y * (g - sum(g * y))``, over rows."""
+        """Compute ``g = y * (g - sum(g * y))``, over rows."""
         native, layout = self.native, self.describe(g)
         hint = self.keep_description(self._softmax(layout, g))
         create = "dnnl_softmax_backward_primitive_desc_create"
@@ -145,17 +145,17 @@ class _Plan:
         return heads * min(self.rows, self.queries[-2]) * self.sources * _FLOAT.itemsize
 
     def of_images(self) -> Iterator[tuple[int, int]]:
-        """(first, count) of each block's images."""
+        """Yield (first, count) of each block's images."""
         return _ranges(self.queries[0], self.images)
 
     def of_rows(self) -> list[tuple[int, int, int]]:
-        """(first, count, keys) of each block's queries: how many keys they see, the most first."""
+        """Return (first, count, keys) of each block's queries: how many keys they see, the most first."""
         found = _ranges(self.queries[-2], self.rows)
         seen = ((i, n, min(i + n, self.sources) if self.causal else self.sources) for i, n in found)
         return sorted(seen, key=lambda block: (-block[2], block[0]))
 
     def bounds(self) -> list[Any]:
-        """For each of `of_rows`: inf where a query sees a key, -inf where it does not."""
+        """Return for each of `of_rows` inf where a query sees a key, -inf where it does not."""
         return [
             np.where(np.tri(n, keys, first, np.bool_), np.inf, -np.inf).astype(_FLOAT)
             for first, n, keys in self.of_rows()
@@ -308,7 +308,7 @@ def _tile(place: int, layout: Layout) -> Tile:
 
 
 def _with_images(tile: Tile) -> Tile:
-    """With an axis before those of the matrices; one is added where there is none."""
+    """Add an axis before those of the matrices where there is none."""
     if len(tile.shape) > 2:
         return tile
     return replace(tile, shape=(1, *tile.shape), strides=(math.prod(tile.shape), *tile.strides))

@@ -79,12 +79,12 @@ class Work:
         return ~(len(self._sizes) - 1)
 
     def keep_layout(self, layout: int) -> int:
-        """`layout`, a memory descriptor that lives as long as this object from now on."""
+        """Own `layout`, a memory descriptor, which lives as long as this object from now on."""
         self._owned.append(("dnnl_memory_desc_destroy", layout))
         return layout
 
     def keep_description(self, description: int) -> int:
-        """`description`, a primitive descriptor that lives as long as this object from now on."""
+        """Own `description`, a primitive descriptor, which lives as long as this object from now on."""
         self._owned.append(("dnnl_primitive_desc_destroy", description))
         return description
 
@@ -218,7 +218,7 @@ class _Arguments:
 
 
 def address(array: Any) -> int:
-    """Where the elements of a NumPy array begin: the first field of the object, as NumPy's C API fixes it.
+    """Return the address of a NumPy array's elements: the object's first field, as NumPy's C API fixes it.
 
     ``array.ctypes.data`` says the same and takes ten times as long, once for each operand of each call.
     """

@@ -73,7 +73,7 @@ def convolution(
 
 
 def computed_in(op: str, x: Shape, dtype: str) -> str:
-    """The dtype in which a convolution is faster; the arrays are converted on their way to their layouts.
+    """Return the dtype in which a convolution is faster; arrays are converted together with their layouts.
 
     Gradients of weights, and images of few channels, have slow kernels of bfloat16; those of float16 are
     slower than float32's where there are no tiles for it.

@@ -168,7 +168,7 @@ class Native:
         self.attributes = self._attributes()
 
     def _attributes(self) -> int:
-        """Attributes that primitives share: the caller gives the scratchpad."""
+        """Make attributes that primitives share: the caller gives the scratchpad."""
         made = self.make("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_scratchpad_mode", made, _USER_SCRATCHPAD)
         return made
@@ -244,7 +244,7 @@ class Native:
         return (text.value or b"").decode()
 
     def version(self) -> str:
-        """As the library tells it, such as ``"3.2.0"``."""
+        """Return the version as the library reports it, such as ``"3.2.0"``."""
         get = self.functions.dnnl_version
         get.restype = ctypes.POINTER(c_int * 3)
         return ".".join(map(str, get().contents))
@@ -257,7 +257,7 @@ def describe(status: int) -> str:
 
 @cache
 def load_openmp() -> ctypes.PyDLL:
-    """The OpenMP runtime, which reads the environment once, when it is loaded; what the user set stands.
+    """Load the OpenMP runtime, which reads the environment once, at load; what the user set is kept.
 
     A thread that forks lets its own OpenMP threads go first, and both processes start new ones when they need
     some: a child would wait for ever for those of its parent.

@@ -100,7 +100,7 @@ def _product(
 
 
 def _writing(chain: Chain, output: Spec, order: Axes | None = None) -> Callable[..., Any] | None:
-    """`chain` as a function of its inputs; None when the library has only its slow reference code for it.
+    """Return `chain` as a function of its inputs; None when the library has only its slow reference code.
 
     `order` is that of the output's axes in memory; None is row-major.
     """

@@ -108,7 +108,7 @@ def _unary(chain: Chain, output: Spec) -> Callable[..., Any]:
 
 
 def _winners(pool: Pooling, description: int) -> tuple[Chain, int]:
-    """The chain that gives the places of the maxima and the maxima, and the bytes that the places take."""
+    """Return the chain that gives the indices and values of the maxima, and the bytes of the indices."""
     places = pool.native.copy_layout(pool.native.wanted(description, Arg.WORKSPACE))
     nbytes = pool.native.functions.dnnl_memory_desc_get_size(places)
     x, y = pool.layout(pool.x), pool.layout(pool.y)
@@ -129,7 +129,7 @@ def _maximum(pool: Pooling, output: Spec) -> tuple[Chain, Callable[..., Any]]:
 
 
 def _maximum_gradient(pool: Pooling, output: Spec) -> tuple[Chain, Callable[..., Any]]:
-    """The places of the maxima are found again: an op has one output, and they are not it."""
+    """Return a gradient that finds the places of the maxima again, since the op does not return them."""
     forward = pool.forward()
     backward = pool.backward(forward)
     places = pool.native.copy_layout(pool.native.wanted(backward, Arg.WORKSPACE))

@@ -50,7 +50,7 @@ def is_thin(a: Layout, b: Layout) -> bool:
 
 
 def collapsed(a: Layout) -> Layout | None:
-    """`a` as one matrix with all rows of its stack; None when one stride does not reach them all."""
+    """Return `a` as one matrix with all rows of its stack; None when one stride does not reach them all."""
     for i in range(len(a.shape) - 2):
         if a.shape[i] != 1 and a.strides[i] != a.strides[i + 1] * a.shape[i + 1]:
             return None
@@ -58,7 +58,7 @@ def collapsed(a: Layout) -> Layout | None:
 
 
 def order_of_product(b: Layout) -> Axes:
-    """The order in memory of the axes of ``a @ b``: that of `b` where rows of `b` are dense, else row-major.
+    """Return the order in memory of the axes of ``a @ b``: that of `b` if its rows are dense, else row-major.
 
     Heads of attention are a view of (batch, time, heads, width): so is then what is computed from them, and
     to put the heads side by side again costs nothing.

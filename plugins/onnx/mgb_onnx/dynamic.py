@@ -72,8 +72,8 @@ def merged(models: Sequence[Any], lengths: Sequence[Lengths], axes: Mapping[tupl
 def _same(what: str, protos: Sequence[Any]) -> None:
     if any(p != protos[0] for p in protos):
         raise UnsupportedError(
-            f"{what} is another one for other lengths: dynamic_axes= leaves open what decides only shapes "
-            "and counts; leave that axis out of it"
+            f"{what} depends on a length in dynamic_axes, which may decide only shapes and counts: leave "
+            "that axis out"
         )
 
 

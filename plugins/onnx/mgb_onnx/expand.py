@@ -70,7 +70,7 @@ def _expansion(
     try:
         text = b"" if schema is None else _written(schema, version, call, inputs, attributes)
     except Exception as error:  # the onnx package refuses attributes that lie in many ways
-        raise LoadedFunctionError(f"{call.place}: the onnx package cannot spell it out: {error}") from error
+        raise LoadedFunctionError(f"{call.place}: the onnx package cannot expand it: {error}") from error
     if not text:
         raise UnsupportedError(
             f"{call.place}: operator {call.operator} of domain {call.domain or 'ai.onnx'} is not supported "

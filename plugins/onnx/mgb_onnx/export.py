@@ -215,7 +215,7 @@ class Library:
 
 
 def _identifier(text: str) -> str:
-    """`text` as ONNX wants the names of operators: letters, digits and underscores."""
+    """Return `text` as ONNX requires the names of operators: letters, digits and underscores."""
     return re.sub(r"\W", "_", text)
 
 
@@ -232,7 +232,7 @@ def _json_of(value: Any) -> Any:
 
 
 def model_of(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], style: Style, name: str) -> Any:
-    """`graph` as an ``onnx.ModelProto``.
+    """Return `graph` as an ``onnx.ModelProto``.
 
     Parameters
     ----------

@@ -60,14 +60,14 @@ def append_to(file: Any, model: Any) -> Any:
 
 
 def _names(graph: Any) -> set[str]:
-    """Of every value in the graph: inputs, outputs, constants and what nodes make."""
+    """Return the names of all values in the graph: inputs, outputs, constants and what nodes make."""
     ends = {v.name for v in (*graph.input, *graph.output, *graph.initializer)}
     sparse = {v.values.name for v in graph.sparse_initializer}
     return ends | sparse | {name for node in graph.node for name in node.output}
 
 
 def _check_opset(path: Path, old: Any) -> None:
-    """Operators of older opsets would mean something else beside the new ones."""
+    """Check the opset: operators of older ones would mean something else beside the new ones."""
     for opset in old.opset_import:
         if opset.domain in ("", "ai.onnx") and opset.version < OPSET:
             raise ArgumentError(
@@ -106,7 +106,7 @@ def _join(old: Any, new: Any, path: Path) -> None:
 
 
 def _join_functions(old: Any, new: Any, path: Path) -> None:
-    """One function of each name: `dump` names them after what they do, but others may use such a name too."""
+    """Add the functions of `new`; raise if the file has another one of the same name."""
     known = {(f.domain, f.name, f.overload): f for f in old.functions}
     for function in new.functions:
         same = known.get((function.domain, function.name, function.overload))
@@ -119,13 +119,13 @@ def _join_functions(old: Any, new: Any, path: Path) -> None:
 
 
 def _meaning(function: Any) -> Any:
-    """Our op and its parameters, where a function is one of ours, else its body."""
+    """Return our op and its parameters, where a function is one of ours, else its body."""
     own = {p.key: p.value for p in function.metadata_props}.get(OWN_OP)
     return own or [list(part) for part in (function.input, function.output, function.node)]
 
 
 def _join_opsets(old: Any, new: Any) -> None:
-    """The graph and our functions are of the newest opset of both; other functions keep their own."""
+    """Set the newest opset of both for the graph and our functions; other functions keep their own."""
     versions = {_domain(o.domain): o.version for o in old.opset_import}
     for opset in new.opset_import:
         versions[opset.domain] = max(opset.version, versions.get(opset.domain, 0))
@@ -136,7 +136,7 @@ def _join_opsets(old: Any, new: Any) -> None:
 
 
 def _domain(name: str) -> str:
-    """ONNX's own domain has two names."""
+    """Return one name for ONNX's own domain, which has two."""
     return "" if name == "ai.onnx" else name
 
 
@@ -158,7 +158,7 @@ def _joined_metadata(old: Any, new: Any, path: Path) -> dict[str, str]:
 
 
 def _inputs(graph: Any) -> list[str]:
-    """Of what a caller gives: a constant may be listed too, which is then its default."""
+    """Return what a caller gives: a constant may be listed too, which is then its default."""
     constants = {tensor.name for tensor in graph.initializer}
     return [value.name for value in graph.input if value.name not in constants]
 

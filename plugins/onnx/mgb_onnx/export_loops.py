@@ -103,7 +103,7 @@ def _dtype(node: Node) -> Any:
 
 
 def _typed(name: str, dtype: Any, shape: Sequence[int] | None = None) -> Any:
-    """Without a shape where lengths may be open: so the graph is the same for all."""
+    """Return a type without a shape where lengths may be open: so the graph is the same for all."""
     return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], shape)
 
 
@@ -114,7 +114,7 @@ def graphs_within(node: Any) -> Iterator[Any]:
 
 
 def nodes_within(nodes: Sequence[Any]) -> Iterator[Any]:
-    """Nodes of ONNX, and those of the graphs that they hold."""
+    """Yield nodes of ONNX, and those of the graphs that they hold."""
     for node in nodes:
         yield node
         for graph in graphs_within(node):

@@ -25,7 +25,7 @@ def plainly(operator: str, **attributes: Any) -> Emit:
 
 
 def with_params(operator: str, **params: str) -> Emit:
-    """Attributes that are parameters of ours."""
+    """Return an emitter of `operator` whose attributes are parameters of ours."""
 
     def emit(sheet: Sheet, node: Node, *names: str) -> str:
         return sheet.call(
@@ -96,7 +96,7 @@ def slice_(sheet: Sheet, node: Node, x: str) -> str:
 
 
 def pad(sheet: Sheet, node: Node, x: str) -> str:
-    """Zeros around a window without gaps."""
+    """Pad a window without gaps with zeros."""
     window = node.params["window"]
     after = [size - stop for size, (_start, stop, _step) in zip(node.params["shape"], window)]
     return sheet.call("Pad", x, sheet.integers([w[0] for w in window] + after), mode="constant")
@@ -111,7 +111,7 @@ def transfer(sheet: Sheet, node: Node, x: str) -> str:
 
 
 def shift(direction: str) -> Emit:
-    """BitShift shifts unsigned numbers, by less than their width."""
+    """Emit BitShift, which shifts unsigned numbers, by less than their width."""
 
     def emit(sheet: Sheet, node: Node, x: str, count: str) -> str:
         own = node.spec.dtype
@@ -272,5 +272,5 @@ def is_cover(node: Node) -> bool:
 
 
 def numbers(node: Node) -> bool:
-    """Bounds that are numbers, which ONNX's Clip wants."""
+    """Return whether the bounds are numbers, as ONNX's Clip requires."""
     return all(i.op is CONST and not i.spec.shape for i in node.inputs[1:])

@@ -73,7 +73,7 @@ def _unslice(x: Tensor, shape: Axes, window: Window) -> Tensor:
 
 
 def _front(x: Tensor, axes: Axes) -> tuple[Tensor, Axes]:
-    """`x` as rows along one axis, and the order that its axes were brought into."""
+    """Return `x` as rows along one axis, and the order that its axes were brought into."""
     order = (*axes, *(i for i in range(x.ndim) if i not in axes))
     rest = [x.shape[i] for i in order[len(axes) :]]
     count = math.prod(x.shape[i] for i in axes)
@@ -81,7 +81,7 @@ def _front(x: Tensor, axes: Axes) -> tuple[Tensor, Axes]:
 
 
 def _moved(x: Tensor, count: int, start: int, stop: int) -> Tensor:
-    """`x` with `count` axes from `start` on brought to `stop`."""
+    """Return `x` with `count` axes from `start` on brought to `stop`."""
     order = [i for i in range(x.ndim) if not start <= i < start + count]
     order[stop:stop] = range(start, start + count)
     return transpose(x, axes=tuple(order))
@@ -110,7 +110,7 @@ def _put(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _framed(x: Tensor, padding: Pair, value: Any = 0) -> Tensor:
-    """Images with `value` around them."""
+    """Surround images with `value`."""
     if padding == (0, 0):
         return x
     (n, c, h, w), (ph, pw) = x.shape, padding
@@ -124,7 +124,7 @@ def _framed(x: Tensor, padding: Pair, value: Any = 0) -> Tensor:
 def _taps(
     shape: Axes, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)
 ) -> Iterator[tuple[int, int, Window]]:
-    """For each tap of a window, where it meets framed images of `shape`."""
+    """Yield for each tap of a window where it meets framed images of `shape`."""
     counts = window_counts("window", _pair(shape), kernel, stride, (0, 0), dilation)
     for i, j, rows, cols in taps(kernel, stride, dilation, counts):
         ranges = ((r.start, r.stop, r.step) for r in (rows, cols))
@@ -132,12 +132,12 @@ def _taps(
 
 
 def _pair(shape: Axes) -> Pair:
-    """Height and width."""
+    """Return height and width."""
     return shape[-2], shape[-1]
 
 
 def _tap_weight(w: Tensor, i: int, j: int, groups: int) -> Tensor:
-    """(groups, outputs, inputs)."""
+    """Return the weight of a tap: (groups, outputs, inputs)."""
     o, c = w.shape[:2]
     tap = slice_(w, window=((0, o, 1), (0, c, 1), (i, i + 1, 1), (j, j + 1, 1)))
     return reshape(tap, shape=(groups, o // groups, c))
@@ -206,7 +206,7 @@ def _max_pool2d(x: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
 def _winners(
     x: Tensor, y: Tensor, kernel: Pair, stride: Pair, padding: Pair
 ) -> Iterator[tuple[Window, Tensor]]:
-    """For each tap, its window and where it is the first to hold the maximum, or NaN."""
+    """Yield for each tap its window and where it is the first to hold the maximum, or NaN."""
     framed = _framed(x, padding, lowest(x.dtype))
     free = eq(full_like(y, 0, dtypes.int32), 0)
     for _i, _j, window in _taps(framed.shape, kernel, stride):

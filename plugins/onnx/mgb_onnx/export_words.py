@@ -152,7 +152,7 @@ class Word:
 
 
 def _no_dtype(_node: Node) -> None:
-    """The result is true or false, or an index: never carried."""
+    """Return None, no dtype to carry: the result is true or false, or an index."""
     return None
 
 

@@ -128,7 +128,7 @@ def _shl(x: Tensor, count: Tensor) -> Tensor:
 
 
 def _shr(x: Tensor, count: Tensor) -> Tensor:
-    """A negative number is shifted as its complement, so that ones come in."""
+    """Shift right; a negative number is shifted as its complement, so that ones come in."""
     shifted = cast(shr(_unsigned(where(lt(x, 0), bit_not(x), x)), _unsigned(count)), dtype=x.dtype)
     return where(lt(x, 0), bit_not(shifted), shifted)
 
@@ -169,7 +169,7 @@ def _log1p(x: Tensor) -> Tensor:
 
 
 def _expm1(x: Tensor) -> Tensor:
-    """Likewise with ``exp(x) - 1`` against its logarithm (Kahan)."""
+    """Compute ``exp(x) - 1`` with its error corrected by the logarithm of ``exp(x)`` (Kahan)."""
     u = exp(x)
     far = logical_or(lt(1, abs(x)), eq(u, 1))
     near = (u - 1) * (x / where(far, 1, log(u)))
@@ -177,7 +177,7 @@ def _expm1(x: Tensor) -> Tensor:
 
 
 def _atan2(y: Tensor, x: Tensor) -> Tensor:
-    """By the octant."""
+    """Compute it by the octant."""
     ay, ax = abs(y), abs(x)
     steep = lt(ax, ay)
     small, large = where(steep, ax, ay), where(steep, ay, ax)

@@ -184,7 +184,7 @@ class Model(model_file.Model):
     def _call_function(
         self, call: Call, function: Function, inputs: list[Value], attributes: Mapping[str, Any]
     ) -> tuple[Value, ...]:
-        """Our own op where the function stands for one, else the function's body."""
+        """Call our own op where the function stands for one, else the function's body."""
         if function.own is not None and function.own[0] in OPS:
             return (self._call_own(call, function.own, inputs),)
         body = function.body
@@ -219,7 +219,7 @@ class Model(model_file.Model):
         return tuple(fresh(r, self.device) for r in results) if reads else results
 
     def _applied_at_once(self, *args: Any) -> tuple[Value, ...]:
-        """As `_applied`, of known values alone: so are the results."""
+        """Apply to known values alone, like `_applied`: so are the results."""
         return tuple(map(unfold, self._applied(*args)))
 
     def _applied(
@@ -240,7 +240,7 @@ class Model(model_file.Model):
         if value is None or kind == "Value":
             return value
         if isinstance(value, list):
-            raise FileFormatError("a sequence stands where a tensor is wanted")
+            raise FileFormatError("got a sequence, expected a tensor")
         return host_of(value) if kind == "Host" else self.weights.tensor(value)
 
 
@@ -271,7 +271,7 @@ def _specs(file: ModelFile, names: Sequence[str] | None) -> Iterator[model_file.
 
 
 def _needed(body: Body, outputs: Sequence[str]) -> Body:
-    """`body` with other outputs, without the nodes that these do not need.
+    """Return `body` with other outputs, without the nodes that these do not need.
 
     Raises
     ------

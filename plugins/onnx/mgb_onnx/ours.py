@@ -62,7 +62,7 @@ class Dumped:
             return json.dumps(described, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise ArgumentError(
-                f"user_info is written as JSON, which has no place for it: {error}; give dicts with string "
+                f"user_info cannot be written as JSON: {error}; give dicts with string "
                 "keys, lists, strings, finite numbers, True, False and None"
             ) from error
 
@@ -98,7 +98,7 @@ def dumped(metadata: Mapping[str, str], outputs: int) -> Dumped | None:
 def _names(found: Mapping[str, Any], key: str) -> list[str]:
     names = found.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise FileFormatError(f"metadata {DUMPED!r}: its {key} are no names")
+        raise FileFormatError(f"metadata {DUMPED!r}: its {key} are not names")
     return names
 
 

@@ -62,7 +62,7 @@ def read_model(source: ModelSource) -> ModelFile:
 
 
 def _check_texts(message: Any, place: str) -> None:
-    """Names are texts: protobuf gives bytes for a field of text that is not UTF-8."""
+    """Check that names are strings: protobuf gives bytes for a field of text that is not UTF-8."""
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
             for part in value if hasattr(value, "append") else (value,):
@@ -78,7 +78,7 @@ def _opsets(imports: Sequence[Any]) -> dict[str, int]:
 
 
 def _upgraded(proto: Any) -> Any:
-    """`proto` in an opset that is read; ONNX's own converter brings older ones there."""
+    """Return `proto` in an opset that is read; ONNX's own converter brings older ones there."""
     version = _opsets(proto.opset_import).get("", None)
     if version is None and any(n.domain in ("", "ai.onnx") for n in proto.graph.node):
         raise FileFormatError("the file does not say the opset of its operators (opset_import)")
@@ -201,7 +201,7 @@ class _Reader:
         where = f"{place}, attribute {proto.name!r}"
         read = _ATTRIBUTES.get(proto.type)
         if read is None:
-            raise FileFormatError(f"{where}: it is of no type that ONNX knows")
+            raise FileFormatError(f"{where}: its type is not one of ONNX's")
         return read(self, proto, opsets, where, known)
 
     def array(self, proto: Any, place: str) -> Host:
@@ -218,7 +218,7 @@ class _Reader:
         values, indices = self.array(proto.values, place), self.array(proto.indices, place)
         shape = tuple(proto.dims)
         if any(d < 0 for d in shape) or len(shape) > MOST_AXES:
-            raise FileFormatError(f"{place}: the shape {shape[:MOST_AXES]} is not one of an array")
+            raise FileFormatError(f"{place}: the shape {shape[:MOST_AXES]} is not valid for an array")
         meter().place = place
         meter().value(shape)
         if values.ndim != 1 or indices.dtype != dtypes.int64 or len(indices) != len(values):

@@ -75,7 +75,7 @@ class Sheet:
         return self.constant(np.array(values, np.int64).reshape(len(values)))
 
     def cast(self, name: str, dtype: np.dtype[Any]) -> str:
-        """`name` in `dtype`."""
+        """Return `name` in `dtype`."""
         if dtype in dtypes.HALVES and dtype.itemsize == 1:  # ONNX clips to these unless told not to
             return self.call("Cast", name, to=NUMBER_OF[dtype], saturate=0)
         return self.call("Cast", name, to=NUMBER_OF[dtype])

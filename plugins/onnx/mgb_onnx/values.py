@@ -81,7 +81,7 @@ def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
     if any(d < 0 for d in shape):
         raise FileFormatError(f"{place}: the shape {shape} has a negative length")
     if len(shape) > MOST_AXES:
-        raise FileFormatError(f"{place}: an array of {len(shape)} axes; {MOST_AXES} are the most")
+        raise FileFormatError(f"{place}: an array has {len(shape)} axes; at most {MOST_AXES} are supported")
     size = math.prod(shape)
     if raw is None and proto.HasField("raw_data"):
         raw = proto.raw_data
@@ -99,13 +99,13 @@ def array_of(proto: Any, raw: bytes | memoryview | None, place: str) -> Host:
 
 
 def _measure(shape: tuple[int, ...], dtype: np.dtype[Any], place: str) -> None:
-    """An array without elements may have axes of any length, and many names may share bytes elsewhere."""
+    """Measure an array: one without elements may have axes of any length, and many names may share bytes."""
     meter().place = place
     meter().value(shape, dtype.itemsize)
 
 
 def _aligned(array: Host) -> Host:
-    """A copy that begins at a cache line, as vectors want it, and does not keep the whole file in memory."""
+    """Copy to a cache line's start, as vectors require, without keeping the whole file in memory."""
     copy: Host = empty(array.shape, array.dtype)
     copy[...] = array
     return copy
@@ -143,7 +143,7 @@ class Weights:
                 self._tensors[id(value)] = value, tensor
 
     def tensor(self, value: Value) -> Tensor:
-        """`value` as a Tensor."""
+        """Return `value` as a Tensor."""
         if isinstance(value, Tensor):
             return value
         kept = self._tensors.get(id(value))
@@ -173,7 +173,7 @@ def fresh(value: Value, device: str) -> Value:
 
 
 def result_of(value: Value, weights: Weights) -> Value:
-    """`value` as a model gives it to its caller: of Tensors only, that share no data with the model."""
+    """Return `value` as a model's result: of Tensors only, that share no data with the model."""
     if isinstance(value, list | tuple):
         return type(value)(result_of(v, weights) for v in value)
     if value is None:
@@ -184,7 +184,7 @@ def result_of(value: Value, weights: Weights) -> Value:
 
 
 def unfold(value: Value) -> Value:
-    """Tensors computed from known values, as arrays again."""
+    """Return Tensors computed from known values as arrays again."""
     if isinstance(value, list | tuple):
         return type(value)(map(unfold, value))
     return host_of(value) if isinstance(value, Tensor) else value

@@ -69,7 +69,7 @@ def test_unused_argument_stays_an_input() -> None:
     [
         ({"arg_names": ["a"]}, "wrong number of arg_names, should be 2 values"),
         ({"output_names": ["a", "b"]}, "wrong number of output_names, should be 1 values"),
-        ({"arg_names": ["a", "a"]}, "two are called 'a'"),
+        ({"arg_names": ["a", "a"]}, "'a' is given twice"),
         ({"arg_names": ["a", ""]}, "'' is not a name"),
         ({"arg_names": ["a", 3]}, "3 is not a name"),
     ],
@@ -111,7 +111,7 @@ def test_metadata_contains_user_info_and_structure(tmp_path: Path) -> None:
 
 def test_user_info_rejects_non_json_values() -> None:
     for bad in (object(), {"x": {1, 2}}, float("nan")):
-        with pytest.raises(ArgumentError, match="user_info is written as JSON"):
+        with pytest.raises(ArgumentError, match="user_info cannot be written as JSON"):
             traced(add, A, B).dump(io.BytesIO(), user_info=bad)
 
 
@@ -225,7 +225,7 @@ def test_duplicate_names_are_rejected(tmp_path: Path) -> None:
     for name in [*inner, "a", "y"]:
         with pytest.raises(ArgumentError, match="already"):
             shifted.dump(path, arg_names=name, output_names="z", append=True)
-    with pytest.raises(ArgumentError, match="an input and an output are called 'x'"):
+    with pytest.raises(ArgumentError, match="'x' is the name of an input and of an output"):
         shifted.dump(path, arg_names="x", output_names="x")
     with pytest.raises(ArgumentError, match="give a list of names, not 5"):
         shifted.dump(path, arg_names=5)

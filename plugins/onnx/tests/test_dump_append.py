@@ -112,7 +112,7 @@ def test_initializer_listed_as_input_is_not_an_input(tmp_path: Path) -> None:
         ("{", FileFormatError, "mgb.dump"),
         ("[1]", FileFormatError, "no version"),
         ('{"version": 1, "structure": "heap"}', FileFormatError, "not a structure"),
-        ('{"version": 1, "inputs": 5}', FileFormatError, "its inputs are no names"),
+        ('{"version": 1, "inputs": 5}', FileFormatError, "its inputs are not names"),
         ('{"version": 99}', FileVersionError, "newer mgb"),
     ],
 )

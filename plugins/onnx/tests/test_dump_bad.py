@@ -105,7 +105,7 @@ def test_body_that_reads_tensor_values_is_rejected() -> None:
         ({"dump_format": "FBS_V2"}, "ONNX only"),
         ({"model_version": 1}, "model_version"),
         ({"keep_var_name": 3}, "0 .none., 1 .outputs. or 2 .all."),
-        ({"enable_io16xc32": True, "enable_ioc16": True}, "two ways to the same end"),
+        ({"enable_io16xc32": True, "enable_ioc16": True}, "exclude each other"),
         ({"enable_ioc16": True, "optimize_for_inference": False}, "needs optimize_for_inference=True"),
         ({"enable_ioc16": True, "no_change_graph": True}, "no_change_graph=False"),
         ({"input_data": "#rand(0,1)", "enable_metadata": False}, "enable_metadata=True"),
@@ -122,8 +122,8 @@ def test_body_that_reads_tensor_values_is_rejected() -> None:
         ({"repeat": True}, "a whole number from 1 on"),
         ({"strip_info_file": 5}, "strip_info_file=5: give a path"),
         ({"strip_info_file": ""}, "strip_info_file='': give a path"),
-        ({"user_info": {"a": {1, 2}}}, "user_info is written as JSON"),
-        ({"user_info": float("inf")}, "user_info is written as JSON"),
+        ({"user_info": {"a": {1, 2}}}, "user_info cannot be written as JSON"),
+        ({"user_info": float("inf")}, "user_info cannot be written as JSON"),
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
@@ -143,7 +143,7 @@ def test_deeply_nested_user_info_is_rejected() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(ArgumentError, match="user_info is written as JSON"):
+    with pytest.raises(ArgumentError, match="user_info cannot be written as JSON"):
         traced(add, A, B).dump(io.BytesIO(), user_info=deep)
 
 

@@ -82,7 +82,7 @@ def test_input_data_is_repeated_and_transformed(tmp_path: Path) -> None:
     ("given", "message"),
     [
         ("x:nothing.npy;y:#rand(0,1)", "nothing.npy"),
-        ("x:#rand(0,1)", "says nothing of the input 'y'"),
+        ("x:#rand(0,1)", "has no array for the input 'y'"),
         ("q:#rand(0,1)", "the inputs are x, y"),
         ({"q": X}, "the inputs are x, y"),
         ({"x": X[:2], "y": Y}, r"has shape \(2, 3\), the file takes \(4, 3\)"),

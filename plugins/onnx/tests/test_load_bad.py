@@ -153,7 +153,7 @@ DAMAGE = [
     (_two_inputs, "two inputs have one name"),
     (_two_attributes, "'axis' is given twice"),
     (_unknown_attribute, "MatMul has no attribute 'axis'"),
-    (_typeless_attribute, "of no type"),
+    (_typeless_attribute, "its type is not one of ONNX's"),
     (_too_many, "3 inputs, Relu takes 1"),
     (_no_opset, "does not say the opset"),
 ]

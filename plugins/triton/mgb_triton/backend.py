@@ -91,7 +91,7 @@ class Toolchain:
     """Triton, as a device asks for it."""
 
     def version(self) -> str:
-        """Without loading it."""
+        """Return the version without loading it."""
         return compiler.version()
 
     def compile(self, source: str, properties: Properties) -> bytes:
@@ -121,11 +121,11 @@ class Gpu(driver.CudaDevice):
         return handle, needed
 
     def elapsed(self, run: Callable[[int], None]) -> float:
-        """Seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
+        """Measure seconds of device time of ``run(stream)``: the least of a few, after one that warms up."""
         return driver.elapsed(self.context, run, self.stream())
 
 
 @cache
 def text_version() -> str:
-    """Of the generator: kernels of another one are not taken from the disk."""
+    """Return the version of the generator: kernels of another one are not loaded from the disk."""
     return generated.text_version(Path(__file__).parent)

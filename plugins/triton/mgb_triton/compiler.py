@@ -69,7 +69,7 @@ class Compiled:
     image: bytes
 
     def pack(self) -> bytes:
-        """All of it, as `unpack` reads it."""
+        """Return all of it, as `unpack` reads it."""
         facts = {"name": self.name, "shared": self.shared, "threads": self.threads}
         head = json.dumps(facts).encode()
         return len(head).to_bytes(_LENGTH, "little") + head + self.image
@@ -83,7 +83,7 @@ class Compiled:
 
 @cache
 def version() -> str:
-    """Of Triton, without loading it; ``"none"`` where it is not installed."""
+    """Return the version of Triton, without loading it; ``"none"`` where it is not installed."""
     try:
         return installed_version("triton")
     except PackageNotFoundError:
@@ -199,7 +199,7 @@ def namespace(source: str) -> dict[str, Any]:
 
 @contextmanager
 def _kept_nowhere(triton: Any) -> Iterator[None]:
-    """One compilation at a time, whose files are gone afterwards: images are kept by mgb."""
+    """Allow one compilation at a time, and remove its files afterwards: mgb stores the images."""
     with (
         _lock,
         tempfile.TemporaryDirectory() as folder,

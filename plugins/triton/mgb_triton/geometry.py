@@ -109,7 +109,7 @@ def candidates(frame: Frame, steps: Steps, properties: Properties, first: Choice
 
 
 def smaller(frame: Frame, steps: Steps, properties: Properties, first: Choice) -> Iterator[Choice]:
-    """Choices that need less and less of a block: fewer rows, no whole rows, smaller tiles of fewer warps."""
+    """Yield choices that need less of a block: fewer rows, no whole rows, smaller tiles of fewer warps."""
     v: Variant = first.variant
     while v.tall > 1:
         v = _worked(v, v.tall // 2, v.long, OWN_ROW)
@@ -138,7 +138,7 @@ def _across(frame: Frame, steps: Steps) -> Steps | None:
 
 
 def _in_rows(steps: Steps, last: int) -> Steps:
-    """The same without reductions, in rows along the innermost loop, before which the loop `last` stands."""
+    """Return the same without reductions, in rows along the innermost loop, after the loop `last`."""
     inner = len(steps.loops.shape) - 1
     order = (*(j for j in range(inner) if j != last), last, inner)
 
@@ -210,14 +210,14 @@ def _neighbours(frame: Frame, steps: Steps, v: Variant, least: int, staying: int
 
 
 def _looped(frame: Frame) -> int:
-    """Elements of a tile that is one of many along a row; where folds are found ahead, of some at a time."""
+    """Return elements of one of many tiles along a row; if reductions are found ahead, of some at a time."""
     if frame.online:
         return LOOPED // TOGETHER
     return LOOPED // power(min(_row_registers(frame), COUNTED))
 
 
 def _own(frame: Frame) -> int:
-    """Elements of such a tile that each thread has."""
+    """Return the elements of such a tile that each thread has."""
     return OWN_ROW // 2 if frame.online else OWN_ROW
 
 
@@ -231,7 +231,7 @@ def _worked(v: Variant, tall: int, long: int, own: int) -> Variant:
 
 
 def _chunks(frame: Frame, steps: Steps, properties: Properties, v: Variant, blocks: int) -> tuple[int, int]:
-    """Elements of a row for each of the programs that share it, and how many there are."""
+    """Return the elements of a row for each of the programs that share it, and the number of programs."""
     if frame.flat:
         tiles = -(-steps.length // v.long)
         chunk = -(-tiles // MOST_CHUNKS) * v.long

@@ -71,7 +71,7 @@ class Axes:
     mask: str
 
     def swapped(self) -> Axes:
-        """Of the transposed operand."""
+        """Return the axes of the transposed operand."""
         return Axes(self.places[::-1], self.sizes[::-1], self.mask)
 
 

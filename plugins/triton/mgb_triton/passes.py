@@ -144,7 +144,7 @@ class Passes(Rows):
         self.names[node] = name
 
     def compute(self, nodes: Iterable[Node]) -> None:
-        """Statements for `nodes`; the operands that they read are loaded when they are first needed."""
+        """Write statements for `nodes`; the operands that they read are loaded when they are first needed."""
         for node in nodes:
             if node in self.names or is_operand(node):
                 continue
@@ -200,7 +200,7 @@ class Passes(Rows):
         self.ends = True
 
     def visit_ahead(self, p: Pass, ahead: Sequence[Online]) -> None:
-        """The same, a few tiles at a time: what is found ahead is settled once for all of them."""
+        """Visit a few tiles at a time: what is found ahead is settled once for all of them."""
         v = self.variant
         step = self.long * TOGETHER
         if v.tail:
@@ -211,7 +211,7 @@ class Passes(Rows):
             self.tiles_ahead(p, ahead)
 
     def tiles_ahead(self, p: Pass, ahead: Sequence[Online]) -> None:
-        """Some tiles: their values are known before any of them is folded ahead."""
+        """Write some tiles: their values are known before any of them is reduced ahead."""
         for o in ahead:
             if o.maximum is not None:
                 self.line(f"was{self.number[o.fold]} = {self.accumulators[o.maximum]}")
@@ -227,7 +227,7 @@ class Passes(Rows):
             self.fold_online(o)
 
     def tile_of(self, first: str, p: Pass) -> None:
-        """A pass over one tile, which begins at `first`."""
+        """Write a pass over one tile, which begins at `first`."""
         if "tile" not in self.known:
             self.known.add("tile")
             self.where_tile(first)

@@ -99,7 +99,7 @@ class Printer(Passes):
     # where a program is
 
     def where(self) -> None:
-        """The rows of this program, and the part of them that it works on."""
+        """Write the rows of this program, and the part of them that it works on."""
         v = self.variant
         block = "block" if v.units else f"tl.program_id(0).to({self.place_type})"
         if self.flat:

@@ -30,7 +30,7 @@ class Tiles:
 
 
 def tiles_for(m: int, n: int, k: int, itemsize: int, own: int = OWN) -> Tiles:
-    """By rule: smaller parts for small products, at most `own` elements for a thread, steps of 64 bytes."""
+    """Choose tiles: smaller ones for small products, at most `own` elements per thread, steps of 64 bytes."""
     down, right = (max(16, min(128, 1 << max(0, d - 1).bit_length())) for d in (m, n))
     step = max(16, min(64 // itemsize, 1 << max(0, k - 1).bit_length()))
     tiles = Tiles(down, right, step, 8 if down * right >= 128 * own else 4)
@@ -38,7 +38,7 @@ def tiles_for(m: int, n: int, k: int, itemsize: int, own: int = OWN) -> Tiles:
 
 
 def smaller(tiles: Tiles) -> Iterator[Tiles]:
-    """Tiles of which each needs less of a block than the one before it."""
+    """Yield tiles of which each needs less of a block than the one before it."""
     while max(tiles.m, tiles.n, tiles.k) > 16:
         if max(tiles.m, tiles.n) > 16:
             low = tiles.m > tiles.n

@@ -43,7 +43,7 @@ class Clock(Protocol):
     """A device that can tell how long its work takes."""
 
     def elapsed(self, run: Callable[[int], None]) -> float:
-        """Seconds of device time of ``run(stream)``."""
+        """Measure seconds of device time of ``run(stream)``."""
 
 
 def is_on() -> bool:
@@ -79,7 +79,7 @@ def _is_worth_it(unit: Unit, inputs: Sequence[Any], out: Sequence[Any]) -> bool:
 
 
 def _key(unit: Unit, first: Choice) -> str:
-    """Equal for calls that one measurement serves: of the same text, and of like sizes."""
+    """Return a key that is equal for calls that one measurement serves: of one text, and of like sizes."""
     sizes = [first.numbers[name].bit_length() for name in ("rows", "length")]
     parts = (unit.device.key(), unit.device.properties.name, unit.device.toolchain(), str(sizes))
     return hashlib.sha256("\n".join((*parts, unit.source(first.variant))).encode()).hexdigest()

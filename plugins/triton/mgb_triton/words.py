@@ -29,7 +29,7 @@ TYPES = {d.name: "int1" if d == dtypes.bool_ else stored.name for d, stored in _
 
 
 def _pointer(dtype: np.dtype[np.generic]) -> str:
-    """The type of an element in memory."""
+    """Return the type of an element in memory."""
     if dtype == dtypes.bool_:
         return "i1"
     return dtypes.short(dtype) if dtype.kind in "iuV" else f"fp{8 * dtype.itemsize}"
@@ -162,7 +162,7 @@ def nothing(node: Node) -> str:
 
 
 def conversions(nodes: Iterable[Node]) -> list[str]:
-    """The functions that kernels of `nodes` call for narrow floats that Triton does not round to as we do."""
+    """Return the functions that `nodes` call for narrow floats that Triton rounds differently."""
     met = {n.spec.dtype for n in nodes}
     lines = []
     for dtype in (d for d in dtypes.HALVES if d in met and d.name not in ROUNDED):
@@ -172,7 +172,7 @@ def conversions(nodes: Iterable[Node]) -> list[str]:
 
 
 def _function(name: str, graph: Graph) -> list[str]:
-    """A graph of one input and one output as a function."""
+    """Print a graph of one input and one output as a function."""
     names = {graph.inputs[0]: "x"}
     body = statements(graph.nodes, names, SPELLINGS, lambda _node, v, text: f"    {v} = {text}")
     return ["@jit", f"def {name}(x):", *body, f"    return {names[graph.outputs[0]]}", "", ""]

@@ -26,7 +26,7 @@ def plain(function: Callable[..., Value]) -> Word:
 
 
 def _div(a: Value, b: Value) -> Value:
-    """XLA multiplies by the inverse of what it knows to be constant, to be broadcast or to be a root.
+    """Divide so that XLA does not multiply by the inverse of a constant, a broadcast value or a root.
 
     That is one rounding too many. So where the dividend is NaN, which XLA cannot rule out, it is the divisor.
     """
@@ -61,7 +61,7 @@ def _float_mod(a: Value, b: Value) -> Value:
 
 
 def _float_floor_div(a: Value, b: Value) -> Value:
-    """As NumPy: from the exact remainder, so that ``1 // 0.1`` is 9.
+    """Divide as NumPy: from the exact remainder, so that ``1 // 0.1`` is 9.
 
     A float32 less its remainder is rounded twice, which is as good as once: a remainder with digits that
     float64 has no place for is too small to reach the half of a digit of float32.
@@ -111,18 +111,18 @@ def _copysign(x: Value, sign: Value) -> Value:
 
 
 def _flushed(x: Value) -> Value:
-    """`x`, with 0 where it is subnormal: its bits are no digits where it reads as 0."""
+    """Return `x`, with 0 where it is subnormal: its bits are not digits where it reads as 0."""
     tiny = lax.lt(lax.abs(x), like(x, np.finfo(x.dtype).smallest_normal))
     return lax.select(tiny, _copysign(like(x, 0), x), x)
 
 
 def _of_flushed(function: Callable[..., Value]) -> Callable[..., Value]:
-    """`function`, which XLA computes from the bits of its first operand."""
+    """Make `function` as XLA computes it from the bits of its first operand."""
     return lambda x, *rest: function(_flushed(x), *rest)
 
 
 def _asin(x: Value) -> Value:
-    """XLA's begins with a half of `x`, which may be subnormal where `x` is not."""
+    """Compute asin; XLA's begins with a half of `x`, which may be subnormal where `x` is not."""
     small = lax.lt(lax.abs(x), like(x, np.finfo(x.dtype).eps ** 0.5 / 2))
     return lax.select(small, x, lax.asin(x))
 
@@ -160,7 +160,7 @@ def _round(x: Value) -> Value:
 
 
 def _sign(x: Value) -> Value:
-    """0 of -0, as NumPy."""
+    """Return the sign, 0 of -0, as NumPy."""
     zero = like(x, 0)
     return lax.select(lax.eq(x, zero), zero, lax.sign(x))
 

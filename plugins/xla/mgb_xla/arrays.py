@@ -36,7 +36,7 @@ def _concat(node: Node, *xs: Value) -> Value:
 
 
 def _ascending(window: Window) -> tuple[list[tuple[int, int, int]], list[int]]:
-    """For each axis the lowest place, how many and how far apart; and the axes that count down."""
+    """Return for each axis the lowest index, the count and the step; and the axes that count down."""
     found = []
     for window_range in (range(*w) for w in window):
         count, step = len(window_range), window_range.step
@@ -53,7 +53,7 @@ def _slice(node: Node, x: Value) -> Value:
 
 
 def unslice(x: Value, shape: Shape, window: Window, fill: Any = 0) -> Value:
-    """`fill` in `shape`, with `x` in `window`."""
+    """Return `fill` in `shape`, with `x` in `window`."""
     places, backwards = _ascending(window)
     edges = [
         (low, size - (low + (count - 1) * step + 1), step - 1)
@@ -87,7 +87,7 @@ def _fold(floats: Any, booleans: Any = None) -> Word:
 
 
 def _extreme(function: Any) -> Any:
-    """`function` of floats, NaN where one of them is.
+    """Return `function` of floats, NaN where one of them is.
 
     XLA hands folds of about 4,096 elements and more on the CPU to a library of kernels whose maximum and
     minimum drop NaN. To look for one in a fold of its own takes less time than any fold without that library.
@@ -115,7 +115,7 @@ def _cumsum(node: Node, x: Value) -> Value:
 
 
 def _order(x: Value, axis: int, descending: bool) -> Value:
-    """Stable, and NaN last; descending, the same from behind, so that equal elements keep their order."""
+    """Sort stably, NaN last; descending, the same from behind, so that equal elements keep their order."""
     keys = lax.convert_element_type(x, np.dtype(np.int8)) if x.dtype.kind == "b" else x
     shape = tuple(d if i == axis else 1 for i, d in enumerate(x.shape))
     places = spread(iota(shape, np.dtype(np.int32)), x.shape)

@@ -72,7 +72,7 @@ def left_out() -> str | None:
 
 
 def _is_initialized() -> bool:
-    """Does JAX have devices already? Where that cannot be asked: no, and the update below changes nothing."""
+    """Return whether JAX has devices; False where unknown, as the update below then changes nothing."""
     try:
         from jax._src import xla_bridge
 
@@ -101,7 +101,7 @@ def one() -> Any:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """A context in which this thread has the settings that programs are compiled and called with.
+    """Set in this thread the settings that programs are compiled and called with.
 
     Without them JAX drops 64-bit dtypes, runs op by op, rejects arrays that are not its own, or raises at a
     NaN when the memory of parameters has been given away.

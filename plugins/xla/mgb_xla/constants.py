@@ -84,7 +84,7 @@ def _is_product(node: Node) -> bool:
 
 
 def _is_square(node: Node) -> bool:
-    """XLA has a kernel for sums of squares, twice as fast. They have one sign: no overflow is lost in it."""
+    """Return whether it sums squares, for which XLA's kernel is twice as fast and loses no overflow."""
     moved = _moved(node)
     return len(moved) == 1 and all(n.op.name == "mul" and n.inputs[0] is n.inputs[1] for n in moved)
 

@@ -20,7 +20,7 @@ def _matmul(node: Node, a: Value, b: Value) -> Value:
 
 
 def dot(a: Value, b: Value, of_a: int, of_b: int, batches: int) -> Value:
-    """The products over these axes, counted from the end, for each index of the first `batches` axes."""
+    """Return the products over these axes, counted from the end, for each index of `batches` axes."""
     shared = tuple(range(batches))
     sums = ((len(a.shape) + of_a,), (len(b.shape) + of_b,))
     return lax.dot_general(

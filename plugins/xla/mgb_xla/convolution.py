@@ -94,7 +94,7 @@ def _conv2d_grad_weight(node: Node, g: Value, x: Value) -> Value:
 
 
 def _convolve(x: Value, w: Value, shape: Shape, groups: int, window: Window) -> Value:
-    """`x` convolved with `w`: an array of `shape`."""
+    """Return `x` convolved with `w`: an array of `shape`."""
     if groups > 1 and w.shape[1] > NARROW:
         parts = zip(_parts(x, groups, 1), _parts(w, groups, 0), strict=True)
         return lax.concatenate([_whole(a, b, 1, window) for a, b in parts], 1)
@@ -166,7 +166,7 @@ def _sum_over_taps(x: Value, w: Value, shape: Shape, groups: int, window: Window
 
 
 def _sums_of_taps(g: Value, x: Value, shape: Shape, groups: int, window: Window) -> Value:
-    """For each tap the sum of what it meets times the gradient; many sums in one loop over the images."""
+    """Return for each tap the sum of what it meets times the gradient; many sums in one loop over images."""
     outputs, inputs, *kernel = shape
     framed = _framed(x, (groups, 1, inputs), window)
     counts = g.shape[2:]

@@ -22,7 +22,7 @@ def anywhere(flag: Value) -> Value:
 
 
 def _wide(x: Value) -> Value:
-    """In a dtype that is exchanged everywhere: 16-bit floats in float32, what is smaller in 32 bits."""
+    """Widen to a dtype that is exchanged everywhere: 16-bit floats to float32, smaller ones to 32 bits."""
     if x.dtype.itemsize >= 4:
         return x
     wide = {"f": np.float32, "V": np.float32, "u": np.uint32}.get(x.dtype.kind, np.int32)
@@ -30,7 +30,7 @@ def _wide(x: Value) -> Value:
 
 
 def _summed(x: Value) -> Value:
-    """Sums of 16-bit floats are rounded once; those of bools say whether there is any."""
+    """Sum; sums of 16-bit floats are rounded once, those of bools say whether there is any."""
     return lax.convert_element_type(lax.psum(_wide(x), AXIS), x.dtype)
 
 
@@ -43,7 +43,7 @@ def _packed(_node: Node, *xs: Value) -> Value:
 
 
 def _extreme(reduce: Callable[..., Value], nan: str) -> Word:
-    """Of floats among integers in the same order, where NaN is the `nan` one of these."""
+    """Make an extreme of floats among integers in the same order, where NaN is the `nan` one of these."""
 
     def word(_node: Node, x: Value) -> Value:
         if x.dtype.kind not in "fV":
@@ -59,12 +59,12 @@ def _extreme(reduce: Callable[..., Value], nan: str) -> Word:
 
 
 def _ordered(bits: Value, most: Any) -> Value:
-    """From the bits of floats to integers in their order, and back."""
+    """Convert the bits of floats to integers in their order, and back."""
     return lax.select(lax.lt(bits, like(bits, 0)), lax.bitwise_xor(bits, like(bits, most)), bits)
 
 
 def _on_root(x: Value) -> Value:
-    """`x` on the first device, zeros elsewhere."""
+    """Return `x` on the first device, zeros elsewhere."""
     is_root = lax.eq(lax.axis_index(AXIS), number(0, np.int32))
     return lax.select(lax.broadcast(is_root, x.shape), x, like(x, 0))
 
@@ -115,7 +115,7 @@ def _part(node: Node, x: Value) -> Value:
 
 
 def _whole(node: Node, x: Value) -> Value:
-    """Zeros, but for the device's own part."""
+    """Return zeros, except for the device's own part."""
     axis, zeros = node.params["axis"], lax.full(node.spec.shape, number(0, x.dtype), x.dtype)
     return lax.dynamic_update_slice_in_dim(zeros, x, _place(x.shape[axis]), axis)
 

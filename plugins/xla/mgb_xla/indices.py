@@ -58,7 +58,7 @@ def _stacked(indices: Sequence[Value], lengths: Sequence[int]) -> Checked:
 
 
 def _offsets(node: Node, x: Value, coordinates: Value) -> tuple[tuple[int, ...], Shape, Shape]:
-    """Where in what is selected the axes of `x` that remain stand, their window, and the whole shape."""
+    """Return where the remaining axes of `x` go in what is selected, their window, the whole shape."""
     axes, place = node.params["axes"], node.params["place"]
     shape = coordinates.shape[:-1]
     rest = [i for i in range(len(x.shape)) if i not in axes]

@@ -54,7 +54,7 @@ class Launcher:
             target[...] = value
 
     def results(self, *arrays: Any, spare: tuple[bool, ...] = ()) -> tuple[Any, ...]:
-        """As `mgb.backends.Kernel.results`.
+        """Return the results, as `mgb.backends.Kernel.results`.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Launcher:
         return tuple(wrapped) if self._is_plain else self._arranged(arrays, wrapped)
 
     def _arranged(self, arrays: Any, wrapped: list[Any]) -> tuple[Any, ...]:
-        """In the order of the outputs; of what stands twice, or is an input, a copy."""
+        """Return results in the order of the outputs; copies of what occurs twice, or is an input."""
         seen: set[int] = set()
         out = []
         outputs: tuple[Node, ...] = self._program.graph.outputs
@@ -129,7 +129,7 @@ def _hand_over(array: Any, new: Any) -> None:
 
 
 def _rescue(taken: Taken, error: Exception) -> None:
-    """After a failure: an array whose memory XLA has not given back gets memory of its own, and NaN or 0."""
+    """Give arrays whose memory XLA has not returned after a failure their own memory, and NaN or 0."""
     lost = [array for _, array in taken if array.base.owner.is_deleted()]
     taken.clear()
     for array in lost:

@@ -31,7 +31,10 @@ def mesh_size(graph: Graph) -> int:
     """
     sizes = {int(n.params["group"].removeprefix(_PREFIX)) for n in graph.nodes if n.op.over_mesh}
     if len(sizes) > 1:
-        raise MeshError(f"one program for meshes of {', '.join(map(str, sorted(sizes)))} devices")
+        raise MeshError(
+            f"one program has meshes of different sizes, {', '.join(map(str, sorted(sizes)))} devices: use "
+            "one size"
+        )
     if own := [n for n in graph.outputs if n in graph.own]:
         raise MeshError(
             f"{own[0]!r} at {own[0].source or 'no known line'} is each device's own, and leaves the program: "
@@ -46,12 +49,13 @@ def mesh_of(size: int) -> Any:
     devices = jax.devices("cpu")
     if size > len(devices):
         raise MeshError(
-            f"a mesh of {size} devices, and JAX has {len(devices)}: before JAX is first used, set "
+            f"a mesh of {size} devices needs more than the {len(devices)} that JAX has: before JAX is first "
+            "used, set "
             f"XLA_FLAGS=--xla_force_host_platform_device_count={size}, or start {size} processes with "
             "jax.distributed.initialize"
         )
     if jax.process_count() > 1 and size < len(devices):
-        raise MeshError(f"a mesh of {size} devices in a job of {len(devices)}: take all of them")
+        raise MeshError(f"a mesh must have all {len(devices)} devices of the job, got {size}")
     return _mesh(size)
 
 
@@ -108,7 +112,7 @@ class MeshLauncher:
             target[...] = value
 
     def results(self, *arrays: Any, spare: tuple[bool, ...] = ()) -> tuple[Any, ...]:
-        """As `mgb.backends.Kernel.results`."""
+        """Return the results, as `mgb.backends.Kernel.results`."""
         with settings():
             given = [_placed(a, s) for a, s in zip(arrays, self._shardings, strict=False)]
             found = self._compiled(*given, self._one)
@@ -133,7 +137,7 @@ class MeshLauncher:
 
 
 def _placed(array: Any, sharding: Any) -> Any:
-    """`array` on the devices: that which a call has given lies there already."""
+    """Return `array` on the devices: that which a call has given is there already."""
     found = getattr(array.base, "everywhere", None)
     if found is not None and found.shape == array.shape and found.sharding == sharding:
         return found

@@ -28,7 +28,7 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def _along(axis: int, value: int) -> list[int]:
-    """`value` for one axis of images, 1 for the others."""
+    """Return `value` for one axis of images, 1 for the others."""
     return [value if i == axis else 1 for i in range(4)]
 
 
@@ -50,7 +50,7 @@ def _frame(node: Node, x: Value, fill: Any) -> Value:
 
 
 def _max_pool2d(node: Node, x: Value) -> Value:
-    """Of windows that do not overlap XLA makes folds, which may drop NaN: see `arrays`."""
+    """Pool; XLA turns windows that do not overlap into reductions, which may drop NaN: see `arrays`."""
     padding = node.params["padding"]
     value = _folded(node, x, number(_lowest(x.dtype), x.dtype), lax.max, padding)
     pairs = zip(node.params["kernel"], node.params["stride"], strict=True)
@@ -61,7 +61,7 @@ def _max_pool2d(node: Node, x: Value) -> Value:
 
 
 def _ordered(x: Value) -> Value:
-    """Integers in the order of `x`, where NaN is the largest and the two zeros are one."""
+    """Return integers in the order of `x`, where NaN is the largest and the two zeros are one."""
     if x.dtype.kind == "b":
         return lax.convert_element_type(x, np.dtype(np.int8))
     if not is_float(x):
@@ -74,7 +74,7 @@ def _ordered(x: Value) -> Value:
 
 
 def _first(a: tuple[Value, Value], b: tuple[Value, Value]) -> tuple[Value, Value]:
-    """Of two keys with their places the larger one, of equal ones that which stands before."""
+    """Return of two keys with their indices the larger one, of equal ones the first."""
     wins = lax.bitwise_or(lax.gt(a[0], b[0]), lax.bitwise_and(lax.eq(a[0], b[0]), lax.lt(a[1], b[1])))
     return lax.select(wins, a[0], b[0]), lax.select(wins, a[1], b[1])
 
@@ -140,7 +140,7 @@ def _avg_pool2d_grad(node: Node, g: Value) -> Value:
 
 
 def _gathered(g: Value, axis: int, kernel: int, stride: int, blocks: int) -> Value:
-    """For each pixel along an axis the sum of `g` over the windows that hold it.
+    """Return for each pixel along an axis the sum of `g` over the windows that hold it.
 
     In a block, which is as many pixels as the stride, the first ones are in the last `most` windows that have
     begun, the others in one fewer.
@@ -154,7 +154,7 @@ def _gathered(g: Value, axis: int, kernel: int, stride: int, blocks: int) -> Val
 
 
 def _latest(g: Value, axis: int, windows: int, blocks: int) -> Value:
-    """For each block the sum of `g` over the last `windows` ones that have begun."""
+    """Return for each block the sum of `g` over the last `windows` ones that have begun."""
     shape = tuple(blocks if i == axis else d for i, d in enumerate(g.shape))
     if windows == 0:
         return lax.full(shape, 0, g.dtype)
@@ -163,7 +163,7 @@ def _latest(g: Value, axis: int, windows: int, blocks: int) -> Value:
 
 
 def _repeated(x: Value, axis: int, times: int) -> Value:
-    """`x` with a new axis, along which it is repeated."""
+    """Return `x` with a new axis, along which it is repeated."""
     shape = (*x.shape[:axis], times, *x.shape[axis:])
     return lax.broadcast_in_dim(x, shape, [i for i in range(len(shape)) if i != axis])
 
@@ -182,7 +182,7 @@ def _averaging(size: int, wanted: int, dtype: np.dtype[Any]) -> np.ndarray[Any, 
 
 
 def _between(x: Value, rows: Any, columns: Any) -> Value:
-    """``rows @ x @ columns`` of the last two axes."""
+    """Return ``rows @ x @ columns`` of the last two axes."""
     right = dot(x, columns, -1, -2, 0)
     swapped = dot(right, rows, -2, -1, 0)  # (n, c, columns, rows)
     return lax.transpose(swapped, (0, 1, 3, 2))

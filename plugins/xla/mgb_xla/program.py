@@ -86,7 +86,7 @@ def _value(node: Node, *xs: Value) -> Value:
 
 
 def sorted_pairs(pairs: Sequence[Sequence[int]]) -> Pairs:
-    """In the order of the inputs."""
+    """Sort in the order of the inputs."""
     return tuple(sorted(((int(o), int(i)) for o, i in pairs), key=lambda pair: pair[1]))
 
 

@@ -26,7 +26,7 @@ _FAR = 2.0**200
 
 
 def remainder(a: Value, b: Value) -> Value:
-    """As ``fmod``, but in float64, and the sign of 0 is any."""
+    """Compute ``fmod``, but in float64, and the sign of 0 is any."""
     if a.dtype == WIDE:
         return lax.rem(a, b)
     rest, divisor = (lax.convert_element_type(lax.abs(x), WIDE) for x in (a, b))

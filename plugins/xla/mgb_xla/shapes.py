@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 def spread(x: Value, shape: Shape) -> Value:
-    """`x` broadcast to `shape`, as NumPy does."""
+    """Return `x` broadcast to `shape`, as NumPy does."""
     if x.shape == shape:
         return x
     lead = len(shape) - len(x.shape)
@@ -35,7 +35,7 @@ def number(value: Any, dtype: Any) -> Any:
 
 
 def like(x: Value, value: Any) -> Value:
-    """`value` in the shape and dtype of `x`."""
+    """Return `value` in the shape and dtype of `x`."""
     return lax.full(x.shape, number(value, x.dtype), x.dtype)
 
 

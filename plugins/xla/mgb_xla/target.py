@@ -22,12 +22,12 @@ FLAGS = "XLA_FLAGS"
 
 @cache
 def toolchain() -> str:
-    """Part of the key of the on-disk cache: executables are machine code for exactly this processor."""
+    """Return a part of the key of the on-disk cache: executables are for exactly this processor."""
     return f"{package()} jax {_version('jax')} jaxlib {_version('jaxlib')} {_processor()}{_flags()}"
 
 
 def _flags() -> str:
-    """XLA's options of this process, in their order; empty where there are none.
+    """Return XLA's options of this process, in their order; empty where there are none.
 
     Each may change the code, so all are part of the key. Those that do not, as the folder of a dump, cost
     a compilation.

@@ -161,7 +161,7 @@ refused(of(lambda x: D.all_reduce_sum(x), mesh=64), MeshError, "device_count=64"
 refused(of(lambda x: dist.shard(x), mesh=3), mgb.errors.ShapeError, "no equal parts for 3 ranks")
 refused(of(lambda x: x * dist.get_rank()), mgb.errors.ArgumentError, "none has a number")
 refused(of(lambda x: D.all_reduce_sum(x, [0, 1])), mgb.errors.ArgumentError, "run one program")
-refused(of(lambda x: D.remote_send(x, 1)), mgb.errors.ArgumentError, "none sends alone")
+refused(of(lambda x: D.remote_send(x, 1)), mgb.errors.ArgumentError, "cannot send one by one")
 refused(of(lambda x: D.all_reduce_sum(dist.shard(x)), backend="EAGER"), MeshError, "backend")
 for wrong in (0, True, "2"):
     refused(of(lambda x: x, mesh=wrong), mgb.errors.TraceInputError, "number of devices")

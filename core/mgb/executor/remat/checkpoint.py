@@ -93,7 +93,7 @@ class Blocks:
         self.crossing = list(accumulate(change))[:-1]
 
     def limits(self, count: int) -> list[int]:
-        """So many limits for `within`, from about the best that is possible up to everything.
+        """Return that many limits for `within`, from about the best that is possible up to everything.
 
         In a chain of n equal values a limit of k of them holds ``k + (k - 1) + ... + 1`` values.
         """
@@ -104,7 +104,7 @@ class Blocks:
         return [int(least * ratio ** (k / count) ** 2) for k in range(count)]
 
     def within(self, limit: int) -> Splits:
-        """Blocks that hold, with what is kept before them, `limit` bytes, each ended where least crosses."""
+        """Split into blocks of `limit` bytes, with what is kept before; each ends where least crosses."""
         splits = []
         start, kept, held = 0, 0, 0
         step = 0
@@ -143,7 +143,7 @@ class Blocks:
         return order
 
     def _dropped(self, splits: Sequence[int]) -> list[bool]:
-        """For each memory: is it gone when the forward part is over?"""
+        """Return for each memory whether it is released when the forward part is over."""
         line = self.timeline
         dropped = [False] * len(line.owner)
         end = list(_ends(splits, self.turn + 1))
@@ -154,7 +154,7 @@ class Blocks:
 
 
 def _ends(splits: Sequence[int], count: int) -> Iterator[int]:
-    """For each step the last one of its block."""
+    """Yield for each step the last one of its block."""
     start = 0
     for split in (*splits, count - 1):
         yield from [split] * (split + 1 - start)

@@ -167,7 +167,7 @@ class _Play:
         return min(found, key=self.heuristic)
 
     def heuristic(self, root: int) -> float:
-        """The paper's cost / (size * staleness), with the powers that the user gave to size and staleness.
+        """Return the paper's cost / (size * staleness), with the user's powers of size and staleness.
 
         It is the logarithm, which powers of any size leave in the range of floats.
         """
@@ -229,7 +229,7 @@ class _Dropped:
         self.sum: list[float] = []
 
     def add(self, root: int) -> None:
-        """It is gone now."""
+        """Add a root whose value is evicted."""
         self.place[root] = top = len(self.up)
         self.up.append(top)
         self.sum.append(self.cost[root])
@@ -238,7 +238,7 @@ class _Dropped:
             self.sum[top] += self.sum[other]
 
     def remove(self, root: int) -> None:
-        """It is back, if it was gone."""
+        """Remove a root whose value is in memory again."""
         if self.place[root] >= 0:
             self.sum[self._top(self.place[root])] -= self.cost[root]
             self.place[root] = -1

@@ -145,7 +145,7 @@ def _played(line: Timeline, config: DTRConfig, power: float, budget: int) -> lis
 
 
 def _waits(steps: Sequence[Step], updates: Mapping[Node, Node]) -> dict[int, frozenset[int]]:
-    """For steps that replace inputs those before them that read one: else they could not write in place."""
+    """Map steps that replace inputs to the earlier ones that read one: only then may they write in place."""
     start = {n: k for k, step in enumerate(steps) for n in step.writes}
     readers: dict[Node, set[int]] = {}
     for k, step in enumerate(steps):

@@ -113,7 +113,7 @@ def _bytes_of(node: Node) -> int:
 
 
 def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], int] = _bytes_of) -> Timeline:
-    """The timeline of the steps of `graph`; what is not a view of another value is taken to be row-major.
+    """Return the timeline of the steps of `graph`; what is not a view is taken to be row-major.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def timeline_of(steps: Sequence[Step], graph: Graph, nbytes: Callable[[Node], in
 
 
 def steps_in(steps: Sequence[Step], order: Sequence[int], graph: Graph) -> tuple[Step, ...]:
-    """`steps` in `order`; those that run again write new values, which later readers read.
+    """Return `steps` in `order`; those that run again write new values, which later readers read.
 
     The new values of what `graph` returns are read by nobody.
     """

@@ -21,7 +21,7 @@ _PLAIN = (int, float, complex, str, bytes, type(None), type, ModuleType, Functio
 
 
 def settled(value: Any, rule: Rule, deep: int = _DEEP) -> Any:
-    """`value` with `rule(number)` for each that is followed in it; what can be changed stays the same object.
+    """Return `value` with `rule(number)` for each symbolic number in it; mutable objects stay the same.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Lengths:
         return sum(c * math.prod([self.values[i] for i in m]) for m, c in terms)
 
     def __call__(self, value: Any) -> Any:
-        """`value` with other lengths: a size, or a tuple or mapping that may hold some."""
+        """Return `value` with other lengths: a size, or a tuple or mapping that may hold some."""
         return mapped(self._at, value)
 
     def _at(self, size: Size) -> Any:
@@ -98,12 +98,12 @@ def but_lengths(number: Scalar) -> Any:
 
 
 def about(number: Any) -> Any:
-    """`number`, for a decision about costs alone, which then holds for lengths that are near."""
+    """Return `number`, for a decision about costs alone, which then holds for lengths that are near."""
     return number.follower.judge(number.path) if type(number) is Size else number
 
 
 def count(start: Any, stop: Any, step: Any) -> Any:
-    """``len(range(start, stop, step))``."""
+    """Return ``len(range(start, stop, step))``."""
     if SCALARS.isdisjoint(map(type, (start, stop, step))):
         return len(range(start, stop, step))
     if step < 0:
@@ -114,7 +114,7 @@ def count(start: Any, stop: Any, step: Any) -> Any:
 
 
 def indices(chosen: slice, length: Any) -> tuple[Any, Any, Any]:
-    """``chosen.indices(length)``."""
+    """Return ``chosen.indices(length)``."""
     if SCALARS.isdisjoint(map(type, (chosen.start, chosen.stop, chosen.step, length))):
         return chosen.indices(length)
     step, start, stop = map(_place, (chosen.step, chosen.start, chosen.stop))  # Python asks in this order
@@ -153,7 +153,7 @@ def same_shape(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def whole(number: Any, name: str = "a length") -> Any:
-    """`number` as an int, or the size that it is.
+    """Return `number` as an int, or the size that it is.
 
     Parameters
     ----------
@@ -172,11 +172,11 @@ def whole(number: Any, name: str = "a length") -> Any:
     try:
         return operator.index(number)
     except TypeError:
-        raise ConversionError(f"{name} is an integer, and got {number!r}") from None
+        raise ConversionError(f"{name} must be an integer, got {number!r}") from None
 
 
 def amount(number: Any, name: str) -> Any:
-    """As `whole`, of what cannot be below 0.
+    """Return `whole` of what cannot be negative.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def amount(number: Any, name: str) -> Any:
     """
     found = whole(number, name)
     if found < 0:
-        raise ShapeError(f"{name} is at least 0, and got {found}")
+        raise ShapeError(f"{name} must be at least 0, got {found}")
     return found
 
 

@@ -78,7 +78,7 @@ class Sizes:
         return size
 
     def computed(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-        """``function(*given)``, a size where that is a polynomial or a quotient: see `scalars.Follower`."""
+        """Return ``function(*given)``, a size if it is a polynomial or quotient: see `scalars.Follower`."""
         rule, terms = _ALGEBRA.get(function), [self._terms_of(number) for number in given]
         asked = (function, *terms)
         found = self._answers.get(asked)  # the shapes of a program are few, and compared again and again
@@ -100,7 +100,7 @@ class Sizes:
         return None
 
     def fix(self, number: Scalar) -> None:
-        """Told that the value of `number` decides what comes."""
+        """Note that the value of `number` decides what follows."""
         self.asks(_sum(number.path, ((_ONE, number.value),), -1), "==")
 
     def text(self, terms: Terms) -> str:
@@ -145,7 +145,7 @@ class Sizes:
             self.guards[terms, relation] = self._line()
 
     def judge(self, terms: Terms) -> int:
-        """About how much it is: for what either answer is right, and lengths near these get the same one."""
+        """Estimate a length where either answer is right; nearby lengths get the same estimate."""
         for letter in {i for m, _ in terms for i in m}:
             value = max(self._values[letter], 1)
             self._note(((_ONE, value), ((letter,), -NEAR)), "<")
@@ -163,7 +163,7 @@ class Sizes:
         return False if constant and True in (self._is_negative(terms), self._is_negative(down)) else None
 
     def _is_negative(self, terms: Terms) -> bool | None:
-        """Lengths are not negative; of quotients nothing is known."""
+        """Return whether it is negative: lengths are not, of quotients nothing is known."""
         if any(i >= self.count for m, _ in terms for i in m):
             return None
         if all(c >= 0 for _, c in terms):
@@ -177,7 +177,7 @@ _OPPOSITE = {"==": "!=", "<": ">="}
 
 
 def _reduced(terms: Terms) -> Terms:
-    """The same without a common factor: equal questions are one guard."""
+    """Return the same without a common factor, so that equal questions are one guard."""
     factor = math.gcd(*(c for _, c in terms))
     factor = -factor if terms[-1][1] < 0 else factor
     return tuple((m, c // factor) for m, c in terms)
@@ -207,7 +207,7 @@ def _product(a: Terms, b: Terms) -> Terms:
 
 
 def _exact_quotient(whole: Terms, part: Terms) -> Terms | None:
-    """``whole / part`` for a `part` of one term that divides each of `whole`."""
+    """Return ``whole / part`` for a `part` of one term that divides each of `whole`."""
     if len(part) != 1:
         return None
     (divisor, factor), *_ = part

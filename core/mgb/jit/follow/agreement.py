@@ -130,7 +130,7 @@ _WINDOWED = frozenset(dynamic.FIXED.values())
 
 
 def _with_counts(params: dict[str, Any]) -> dict[str, Any]:
-    """`params` whose window has the numbers of elements, for stops that say the same may differ."""
+    """Return `params` whose window has the numbers of elements, for stops that say the same may differ."""
     window = tuple([(start, count(start, stop, step), step) for start, stop, step in params["window"]])
     return params | {"window": window}
 

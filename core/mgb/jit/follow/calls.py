@@ -70,7 +70,7 @@ class Calls:
     # copies
 
     def copy_of(self, function: Any) -> Any:
-        """`function` with hooks, if it is one of a user's that has a source; else itself."""
+        """Return `function` with hooks, if it is one of a user's that has a source; else itself."""
         kind = type(function)
         if kind is MethodType:
             inner = self.copy_of(function.__func__)
@@ -191,7 +191,7 @@ def _call(calls: weakref.ref[Calls], function: Any, /, *args: Any, **kwargs: Any
 
 
 def _identical(left: Any, right: Any) -> bool:
-    """``left is right``"""
+    """Return ``left is right``"""
     if ArrayProxy in (type(left), type(right)):  # later they may be one, or none of those they are now
         left, right = each(left), each(right)
         if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
@@ -218,7 +218,7 @@ def _initialized(made: Any, begin: Callable[[], None]) -> Callable[[], Any]:
 
 
 def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
-    """Another function like `function`, with this code."""
+    """Return another function like `function`, with this code."""
     made = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )

@@ -42,7 +42,7 @@ _KEPT = (
 
 
 def instrumented(code: CodeType, module: Mapping[str, Any]) -> CodeType | None:
-    """`code` with the marks of `transform` where hooks are to be.
+    """Return `code` with the marks of `transform` where hooks are to be.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def instrumented(code: CodeType, module: Mapping[str, Any]) -> CodeType | None:
 def with_hooks(
     made: CodeType, own: CodeType, hooks: Mapping[str, Any], note: Callable[[CodeType, CodeType], object]
 ) -> CodeType:
-    """`made` with hooks where marks stand; `note` is told each code with hooks, and its own one.
+    """Return `made` with hooks where marks stand; `note` gets each code with hooks, and its original.
 
     Code without hooks is given as it is in `own`.
     """
@@ -117,7 +117,7 @@ def _instrument(code: CodeType, module: Mapping[str, Any]) -> CodeType | None:
 
 
 def _made_of(text: str, code: CodeType, module: Mapping[str, Any]) -> CodeType | None:
-    """`code` with marks, of the source `text`; None where it is of another source."""
+    """Return `code` with marks, of the source `text`; None where it is of another source."""
     if not 0 < len(text) <= _LONGEST:
         return None
     for number in _statements(text, code.co_firstlineno):
@@ -147,7 +147,7 @@ def _inside(code: CodeType, path: tuple[int, ...]) -> CodeType:
 
 
 def _rewriter(module: Mapping[str, Any]) -> Any:
-    """Pytest's loader of a test module, where it has put more into each `assert`."""
+    """Return Pytest's loader of a test module, where it has put more into each `assert`."""
     loader = module.get("__loader__")
     return loader if type(loader).__module__ == "_pytest.assertion.rewrite" else None
 
@@ -173,7 +173,7 @@ def _module(text: str) -> tuple[list[ast.stmt], list[tuple[int, int]]]:
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Of the compiler. After `warnings.catch_warnings` Python would show again what it has shown once."""
+    """Silence the compiler's warnings. `warnings.catch_warnings` would make Python show old ones again."""
     before = warnings.filters
     warnings.filters = [("ignore", None, Warning, None, 0)]
     try:
@@ -227,7 +227,7 @@ def _compiled(text: str, number: int, loader: Any, filename: str, flags: int) ->
 
 @lru_cache(maxsize=64)
 def _marked(text: str, number: int, loader: Any, filename: str, flags: int) -> CodeType:
-    """The same with marks in all its functions: what stands where is as without them."""
+    """Return the same code with marks in all its functions: line numbers stay as they are without them."""
     body = _body(text, number, loader)
     return _compile([*body[:-1], Transformer().visit(body[-1])], filename, flags)
 

@@ -87,7 +87,7 @@ class Following(Observer):
             self._spaces = list(self.walk.spaces)
 
     def starts(self, frame: FrameType) -> None:
-        """A function in Python starts; see `events.Listener`."""
+        """Note that a Python function starts; see `events.Listener`."""
         code, (libraries, user) = frame.f_code, self._callers(frame)
         if code is known.SHOWS_WARNING:
             forget_warning(frame)
@@ -113,7 +113,7 @@ class Following(Observer):
             raise NotFollowed(f"{code.co_qualname} may ask a number for its type or its identity")
 
     def calls(self, function: Any, frame: FrameType) -> None:
-        """`frame` calls a function in C."""
+        """Note that `frame` calls a function in C."""
         if "ours" not in self._callers(frame)[0]:
             self._count()
             owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
@@ -132,7 +132,7 @@ class Following(Observer):
             raise NotFollowed("can reach a function made by lru_cache")
 
     def _callers(self, frame: FrameType) -> tuple[set[str], FrameType | None]:
-        """Of which libraries functions run, up to the function of a user's that called them, and that one."""
+        """Return the libraries whose functions run, up to the user's function that called them, and it."""
         libraries, inner = set[str](), frame
         while (kind := self._kind_of(inner)) != "user":
             libraries.add(kind)
@@ -200,6 +200,6 @@ def _is_librarys(frame: FrameType) -> bool:
 
 
 def _measured(value: Any) -> Any:
-    """`value` as code that asks for lengths is given it."""
+    """Return `value` as code that asks for lengths is given it."""
     session = ACTIVE.get()
     return value if session is None else session.measured(value)

@@ -146,7 +146,7 @@ def _called_method(thing: Any) -> Any:
 
 
 def _plain(value: Any, rule: Callable[[Scalar], Any]) -> Any:
-    """`value` with `rule(number)` for what is followed, in containers too; of a view the array."""
+    """Return `value` with `rule(number)` for what is followed, in containers too; of a view the array."""
     kind = type(value)  # what it says of its class may be code of a user's
     holds = kind in SCALARS or issubclass(kind, (*_HOLDERS, slice))
     return settled(value, rule, 4) if holds else value
@@ -160,7 +160,7 @@ def _consumes(callee: Any) -> bool:
 
 
 def _fixed(consumes: bool, value: Any) -> Any:
-    """`value` with plain numbers; an iterator gives such to what `consumes` it, others get it itself."""
+    """Return `value` with plain numbers; an iterator gives them to what `consumes` it."""
     if type(value) in _LAZY and consumes:
         return _each(value)
     return _plain(arrays.fixed(given(value)), Scalar.fixed)

@@ -65,7 +65,7 @@ def asks_what_it_is(code: CodeType) -> bool:
 
 
 def forget_warning(frame: FrameType) -> None:
-    """A warning is about to be shown: as if it had never come, so that it will be shown when it comes."""
+    """Forget a warning that is about to be shown, so that it is shown when it comes."""
     message = frame.f_locals["msg"]
     text, kind = str(message.message), message.category
     above: FrameType | None = frame

@@ -146,7 +146,7 @@ class Substitution:
     def _with_symbols(
         self, value: Any, leaves: Iterator[tuple[Argument, Any]], shared: set[int], is_shared: bool = False
     ) -> Any:
-        """`value` with symbolic numbers; what `is_shared` by several places keeps plain ones.
+        """Return `value` with symbolic numbers; what `is_shared` by several places keeps plain ones.
 
         Later there may be several containers in these places.
         """

@@ -39,11 +39,11 @@ class Transformer(ast.NodeTransformer):
         return node
 
     def visit_TypeAlias(self, node: ast.AST) -> ast.AST:
-        """It is evaluated late."""
+        """Leave it as it is, since it is evaluated late."""
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """``RESULT(CALL(f, *args, **kwargs)())``"""
+        """Rewrite a call as ``RESULT(CALL(f, *args, **kwargs)())``."""
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not (node.args or node.keywords):
             return node  # it looks at its caller's first variable and class
         self.generic_visit(node)
@@ -52,7 +52,7 @@ class Transformer(ast.NodeTransformer):
         return _hook(node, RESULT, ast.copy_location(ast.Call(prepared, [], []), node))
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """``IDENTICAL(a, b)``; in a chain ``IDENTITY`` of each operand of ``is``."""
+        """Rewrite ``a is b`` as ``IDENTICAL(a, b)``; in a chain, each operand of ``is`` as ``IDENTITY``."""
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
         asked = {

@@ -206,8 +206,8 @@ def _backward(
         return None
     if not external_of.keys() >= found.gradients.keys():
         raise UnknownInputError(
-            "have some unknown input tensors in trace result: the gradient of a tensor is wanted that the "
-            "body found and that is gone since; pass it as an argument"
+            "have some unknown input tensors in trace result: the gradient of a tensor is requested that "
+            "the body read and that was deleted since; pass it as an argument"
         )
     ref_of = {e.node: external_ref(n) for n, e in enumerate(record.externals)}
     steps = (step for step, entry in enumerate(record.entries) if entry.op not in CUTS)

@@ -43,14 +43,14 @@ class Bearer:
             walk.caches += [(value, value.cache_info().misses) for value in cached]
 
     def read(self, names: Collection[str], is_wild: bool) -> None:
-        """These attributes can be named, or with `is_wild` all that there are."""
+        """Note that these attributes can be named; with `is_wild` all that there are."""
         new = names if not is_wild else {*self._walk.names, *_every(self._thing)}
         for name in set(new) - self._done:
             self._done.add(name)
             self._read(self, name)
 
     def ends(self) -> None:
-        """No attribute may come that was asked for and is not there."""
+        """Guard that no attribute appears that was read and is not there."""
         if self._walk.is_wild and self._is_users() and hasattr(self._thing, "__dict__"):
             names = Result(list, Attribute(self._source, "__dict__"))
             self._walk.guard(names, "items", self.before)
@@ -64,7 +64,7 @@ class Bearer:
             self._walk.guard(Attribute(self._source, "__dict__"), "disjoint", absent)
 
     def _no_class_gains_a_name(self) -> None:
-        """Code that computes names may have found that no class of an object has one."""
+        """Guard that no class of an object gains a name, where code that computes names may have read it."""
         for base in self._thing.__mro__:
             if pure.is_users_class(base):
                 names = Result(list, Attribute(Object(ObjectRef(base)), "__dict__"))
@@ -88,11 +88,11 @@ class Bearer:
         return not issubclass(type(thing), Tensor) and not known.is_trusted_holder(thing)
 
     def visit(self, name: str, value: Any) -> None:
-        """An attribute is there."""
+        """Visit an attribute that is there."""
         self._walk.named(Attribute(self._source, name), value)
 
     def of_module(self, name: str) -> None:
-        """A variable of a module."""
+        """Visit a variable of a module."""
         space = vars(self._thing)
         if name in space:
             if isinstance(space.get("__getattr__"), FunctionType):

@@ -85,7 +85,7 @@ class Changing:
         return followed[0] if followed is not None else None
 
     def fix_tensor(self, tensor: Tensor) -> None:
-        """A Tensor that was followed has to be this one."""
+        """Guard that a symbolic Tensor is this one."""
         source, _ = self.tensors.pop(id(tensor))
         self._guards.add(Guard(source, "is", ObjectRef(tensor)))
 
@@ -108,7 +108,7 @@ class Changing:
 
 
 def own_guard(source: Attribute, holder: Any) -> Guard | None:
-    """That an object has an attribute itself, if without it there would be one of a class."""
+    """Return a guard that an object has an attribute itself, if a class has one of that name too."""
     kinds = holder.__mro__[1:] if isinstance(holder, type) else type(holder).__mro__
     found = next((vars(kind)[source.name] for kind in kinds if source.name in vars(kind)), None)
     if found is None or type(found) is MemberDescriptorType:

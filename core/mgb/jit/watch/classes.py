@@ -40,7 +40,7 @@ def _facts(kind: type) -> tuple[Any, ...]:
 
 
 def look(walk: Walk, base: type, name: str, raw: Any) -> None:
-    """A method or a descriptor, which Python calls for operators, attributes and more."""
+    """Visit a method or a descriptor, which Python calls for operators, attributes and more."""
     if isinstance(raw, METHODS):  # which the list of methods tells
         walk.visit(Object(ObjectRef(raw)), raw)
     elif _is_called(raw):
@@ -62,7 +62,7 @@ def _is_called(raw: Any) -> bool:
 
 
 def every_method(kind: type) -> tuple[Any, ...]:
-    """Its bases, and what these have for their objects to be called, a library's as well."""
+    """Return its bases, and what these have for their objects to be called, a library's as well."""
     bases = [base for base in kind.__mro__ if known.is_heap(base)]
     methods = (raw for base in bases for raw in vars(base).values() if isinstance(raw, METHODS))
     return (*bases, *methods)

@@ -81,7 +81,7 @@ class Codes:
         return self._seen.get(id(frame.f_code)) is frame.f_globals
 
     def sees(self, frame: FrameType) -> None:
-        """It has: no further start has to be told, but of what makes an object."""
+        """Note that code has started: no further start has to be reported, except of an ``__init__``."""
         code = frame.f_code
         self._alive.append(code)
         self._seen[id(code)] = frame.f_globals
@@ -123,7 +123,7 @@ class Codes:
         return kind is ModuleType and function in self._pure
 
     def says_nothing(self, function: Any) -> None:
-        """Nothing has been said of a function in C, whoever calls it."""
+        """Note that nothing is known of a function in C, whoever calls it."""
         if type(getattr(function, "__self__", None)) is ModuleType:
             self._pure.add(function)
 

@@ -39,7 +39,7 @@ def settings(observer: Watcher) -> None:
 
 
 def containers(observer: Watcher, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Containers among the arguments hold what they held; what else they have nobody guards."""
+    """Guard what containers among the arguments held; nothing else in them is guarded."""
     leaves, arrangement = flatten((args, dict(kwargs)))
     before, arranged = observer.begun
     if arrangement != arranged or any(a is not b for a, b in zip(leaves, before, strict=True)):
@@ -59,7 +59,7 @@ def containers(observer: Watcher, args: tuple[Any, ...], kwargs: Mapping[str, An
 
 
 def tensors(observer: Watcher) -> None:
-    """An argument may be a Tensor that is also found outside, or a `grad`."""
+    """Guard arguments that are Tensors which are also found outside, or a `grad`."""
     walk, reads_grads = observer.walk, "grad" in observer.walk.loaded or observer.walk.is_wild
     found = [(source, value) for source, value in walk.outside() if issubclass(type(value), Tensor)]
     arguments = [n for n, leaf in enumerate(observer.leaves) if isinstance(leaf, Tensor)]
@@ -81,7 +81,7 @@ def tensors(observer: Watcher) -> None:
 
 
 def objects(observer: Watcher) -> None:
-    """Objects of one class that are compared, or are keys, stay as many."""
+    """Guard that objects of one class that are compared, or are keys, stay as many."""
     walk = observer.walk
     groups: dict[type, list[tuple[Source, Any]]] = {}
     functions: dict[bool, dict[int, Source]] = {True: {}, False: {}}  # are they in arguments?

@@ -23,10 +23,10 @@ class Listener(Protocol):
     """Gets notified of what a thread does."""
 
     def starts(self, frame: FrameType) -> None:
-        """A function in Python starts, or a generator goes on."""
+        """Note that a Python function starts, or a generator resumes."""
 
     def calls(self, function: Any, frame: FrameType) -> None:
-        """`frame` calls a function in C."""
+        """Note that `frame` calls a function in C."""
 
 
 class _Here(threading.local):
@@ -104,7 +104,7 @@ class Events:
     # Python reports nothing of what runs while it reports; each call that this takes counts for all events.
 
     def report_start(self, frame: FrameType) -> None:
-        """A function starts."""
+        """Report that a function starts."""
         if self._listener is None or self._busy or frame.f_code.co_filename == __file__:
             return
         if self._quiet.get(id(frame.f_code)) is not frame.f_globals:
@@ -115,7 +115,7 @@ class Events:
                 raise
 
     def report_call(self, function: Any, frame: FrameType) -> None:
-        """A function in C is called."""
+        """Report that a function in C is called."""
         if self._listener is not None and not self._busy and frame.f_code.co_filename != __file__:
             try:
                 self._listener.calls(function, frame)

@@ -33,7 +33,7 @@ def context_of_decimals() -> tuple[Any, ...]:
 
 
 def decimals(walk: Walk) -> None:
-    """Decimals may be computed with."""
+    """Guard the context of decimals, which may be computed with."""
     walk.guard(Call(Object(ObjectRef(context_of_decimals))), "same", context_of_decimals())
 
 
@@ -46,7 +46,7 @@ def enumerated(walk: Walk, source: Source, value: enum.Enum) -> None:
 
 
 def instance(walk: Walk, source: Source, value: Any) -> None:
-    """An object of a class that is written in Python."""
+    """Visit an object of a class that is written in Python."""
     kind = type(value)
     top = known.top_of(kind)
     if issubclass(kind, Holder) and known.is_trusted_holder(value):
@@ -88,7 +88,7 @@ def _has_trusted_methods(base: type) -> bool:
 
 
 def holder(walk: Walk, source: Source, value: Any) -> None:
-    """A layer, an optimizer: the core knows what decides what it does; its class may be a user's."""
+    """Visit a layer or an optimizer: the core knows what decides what it does; its class may be a user's."""
     kind = type(value)
     if not is_in_argument(source):
         walk.is_(source, value)

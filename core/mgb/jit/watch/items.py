@@ -9,7 +9,7 @@ from typing import Any
 
 
 def items_read(function: FunctionType) -> dict[str, set[Any]]:
-    """Of parameters of which a function only reads items by keys in its code: these keys."""
+    """Map parameters of which a function only reads items by constant keys to these keys."""
     steps, found = list(dis.get_instructions(function.__code__)), {}
     for name in _parameters(function):
         keys = [_key_at(steps, n) if _is_load(step, name) else None for n, step in enumerate(steps)]

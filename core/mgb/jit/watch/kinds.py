@@ -60,7 +60,7 @@ def is_of_numpy(value: Any) -> bool:
 
 
 def look(walk: Walk, source: Source, value: Any) -> None:
-    """`value` stands at `source`, and has not been looked at yet."""
+    """Visit `value` at `source`, if it has not been visited yet."""
     for kind, rule in _RULES:
         if issubclass(type(value), kind):  # asks no proxy
             rule(walk, source, value)
@@ -131,7 +131,7 @@ def _has_own(value: Any, names: str) -> bool:
 
 
 def _is_found_by_users(key: Any) -> bool:
-    """Would a look-up in a dict call a function of a user's?"""
+    """Return whether a look-up in a dict would call a function of a user's."""
     return any(isinstance(lookup(type(key), name)[0], FunctionType) for name in ("__hash__", "__eq__"))
 
 
@@ -223,7 +223,7 @@ def _partial(walk: Walk, source: Source, value: functools.partial[Any]) -> None:
 
 
 def _itself(*names: str) -> Callable[[Walk, Source, Any], None]:
-    """It is the object that it is, with these attributes."""
+    """Return a visitor that guards the identity of an object, with these attributes."""
 
     def look_at(walk: Walk, source: Source, value: Any) -> None:
         walk.is_(source, value)
@@ -265,7 +265,7 @@ def _getter(walk: Walk, source: Source, value: Any) -> None:
 
 
 def _kept(walk: Walk, source: Source, value: Any) -> None:
-    """A function made by `lru_cache`: as long as it keeps what it kept, it gives what it gave."""
+    """Visit a function made by `lru_cache`: while its cache is the same, it returns the same."""
     walk.is_(source, value)
     here = Object(ObjectRef(value))
     walk.visit(Attribute(here, "__wrapped__"), value.__wrapped__)

@@ -36,7 +36,7 @@ class Modules:
         self._absent: set[str] = set()  # what an import looks for, if it comes that far
 
     def imports(self, names: Iterable[tuple[str, int]], package: str | None) -> None:
-        """Code of `package` starts, which may import modules of these `names`, so many levels up."""
+        """Note that code of `package` starts which may import modules `names`, this many levels up."""
         for name, level in names:
             for part in packages_of(name, level, package):
                 self._item(part)
@@ -49,14 +49,14 @@ class Modules:
             self._walk.report(f"imports {part}")
 
     def found(self, source: Source) -> None:
-        """It stands at `source`."""
+        """Note that ``sys.modules`` is at `source`."""
         is_named = isinstance(source, Attribute | Global | Cell) and source.name == MODULES
         self._is_found, self._is_shown = True, self._is_shown or not is_named
         self._walk.is_(source, sys.modules)
         self._look_up(self._keys)
 
     def reads(self, code: CodeType, names: Names) -> None:
-        """`code` starts, whose names are these."""
+        """Note that `code` starts, whose names are these."""
         self._keys |= names.keys
         self._is_shown = self._is_shown or names.shows_modules
         if names.asked:
@@ -69,7 +69,7 @@ class Modules:
         return code in self._asked
 
     def given(self, code: CodeType, frame: FrameType) -> None:
-        """`code` starts as `frame`, which has the values that it may look up."""
+        """Note that `code` starts as `frame`, which has the values that it may look up."""
         if code not in self._asked:
             return
         spaces = {"LOAD_FAST": frame.f_locals, "LOAD_GLOBAL": frame.f_globals}

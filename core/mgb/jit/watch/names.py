@@ -277,7 +277,7 @@ def names_of(code: CodeType) -> Names:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """It, and those of the functions and classes that it makes."""
+    """Yield a code, and those of the functions and classes that it makes."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

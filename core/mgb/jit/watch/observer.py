@@ -122,7 +122,7 @@ class Observer:
         return id(value) in self.running.made or not stays
 
     def meets(self, source: Source, value: Any) -> None:
-        """`value` stands at `source`, where another may stand at a later call."""
+        """Note that `value` is at `source`, where another may be at a later call."""
         self.walk.meets(source, value)
 
     def takes_array(self, array: Any) -> Source | None:
@@ -130,7 +130,7 @@ class Observer:
         return self.walk.where(array)
 
     def enters(self, holder: Any) -> None:
-        """The library works with a holder."""
+        """Note that the library works with a module or other holder."""
         if _watching.observer is self and id(holder) not in self.running.made:
             try:
                 self.net.without(self.running.see, self._enters, holder)
@@ -151,7 +151,7 @@ class Observer:
         line: tuple[str, int] | None = None,
         writes: bool = False,
     ) -> None:
-        """The body cannot be skipped: for what is done at `line`, or by the user's innermost `frame`."""
+        """Note that the body cannot be skipped, because of `line`, or of the user's innermost `frame`."""
         if not self.refuses and len(self.impurities) >= _MOST:
             return
         impurity = Impurity(reason, *(line or line_of(frame or sys._getframe(1))), once, writes)
@@ -165,7 +165,7 @@ class Observer:
         self.walk.is_over = self.walk.is_over or (self.stops and not once)
 
     def _cannot(self, reason: str) -> None:
-        """Told by the walk, which has begun with what runs now, or else looks at all of the body."""
+        """Note a reason why the walk, which began with what runs now, cannot skip the body."""
         runs = _watching.observer is self
         self.impure(reason, line=line_of(sys._getframe(1)) if runs else self.line)
 
@@ -177,10 +177,10 @@ class Observer:
         self.running.forget()
 
     def looks_at(self, array: Any) -> None:
-        """The values of an array decide what comes; there is a guard that they stay."""
+        """Guard the values of an array, which decide what follows."""
 
     def note_number_owner(self, origin: Any) -> None:
-        """A number is asked for at each call before the body's effects: these write nothing there."""
+        """Note that a number is read at each call before the body's effects: these do not write there."""
         read = getattr(origin, "func", origin)
         self.walk.number_owners.add(id(getattr(read, "__self__", None)))
 
@@ -193,7 +193,7 @@ class Observer:
         return False
 
     def undo(self) -> None:
-        """Nothing that the body does is undone."""
+        """Do nothing: no effect of the body is undone."""
 
     def writes_so_far(self) -> list[Impurity]:
         """List the external writes so far, with their lines."""

@@ -18,14 +18,14 @@ class Modules(Protocol):
         """Return whether it looks up what is given to it."""
 
     def given(self, code: CodeType, frame: FrameType) -> None:
-        """`code` starts as `frame`."""
+        """Note that `code` starts as `frame`."""
 
 
 class Unread(Protocol):
     """Tensors that stand where code only writes, see `unread.Unread`."""
 
     def guard_unchanged(self) -> None:
-        """A Tensor may have been put where it stood."""
+        """Guard that a Tensor is unchanged where it may have been put back."""
 
 
 class Walk(Protocol):
@@ -64,55 +64,55 @@ class Walk(Protocol):
         """Tensors that stand where code only writes."""
 
     def guard(self, source: Source, test: str, value: Any) -> None:
-        """One more fact that has to stay."""
+        """Add one more guard."""
 
     def is_(self, source: Source, value: Any) -> None:
-        """It has to be this object."""
+        """Guard the identity of this object."""
 
     def where(self, value: Any) -> Source | None:
         """Return where it was found."""
 
     def visit(self, source: Source, value: Any) -> None:
-        """`value` stands at `source`, and what it leads to can be named."""
+        """Visit `value` at `source`, and what can be named from it."""
 
     def named(self, source: Source, value: Any) -> None:
-        """`value` stands at `source`, where code finds it by its name alone."""
+        """Visit `value` at `source`, where code finds it by its name alone."""
 
     def bear(self, source: Source, thing: Any) -> None:
-        """Attributes of `thing` can be named."""
+        """Note that attributes of `thing` can be named."""
 
     def add_names(self, names: Iterable[str]) -> None:
-        """These attributes can be named."""
+        """Note that these attributes can be named."""
 
     def goes_wild(self) -> None:
-        """Any attribute of anything may be asked for next."""
+        """Note that any attribute of anything may be read next."""
 
     def function(self, source: Source, function: FunctionType) -> None:
-        """`function` can be called."""
+        """Note that `function` can be called."""
 
     def activate(self, source: Source, function: FunctionType) -> None:
-        """`function`, which `source` gives, is called, or asked what it is."""
+        """Visit `function`, which `source` gives, when it is called or inspected."""
 
     def drain(self) -> None:
         """Go on until nothing is left."""
 
     def visit_holder(self, holder: Any) -> None:
-        """All that stands in a holder may be read."""
+        """Visit all that is in a holder, since it may be read."""
 
     def has_run(self, code: Any, space: dict[str, Any]) -> bool:
         """Return whether it has started before, with these globals."""
 
     def starts(self, code: Any, space: dict[str, Any]) -> bool:
-        """`code` starts; False: nothing has led to it."""
+        """Note that `code` starts; return False if nothing has led to it."""
 
     def asks_classes(self) -> None:
-        """It is asked whether something is of a class."""
+        """Note that the class of something is checked."""
 
     def found(self) -> Iterator[tuple[Source, Any]]:
         """Iterate over the objects found, each with its first location."""
 
     def outside(self) -> Iterator[tuple[Source, Any]]:
-        """The same, but for arguments."""
+        """Yield the same, but for arguments."""
 
 
 class Called(Protocol):
@@ -194,4 +194,4 @@ class Watcher(Protocol):
         line: tuple[str, int] | None = None,
         writes: bool = False,
     ) -> None:
-        """The body cannot be skipped."""
+        """Note that the body cannot be skipped."""

@@ -184,7 +184,7 @@ def _is_hashable(function: Any) -> bool:
 
 
 def trouble_of_library(module: str, name: str, first: Any, is_outside: Callable[[Any], bool]) -> str | None:
-    """The same of a function or method in Python that is trusted; `first` is its first argument."""
+    """Return why a trusted Python function or method is impure, or None; `first` is its first argument."""
     top = module.partition(".")[0]
     if top == "mgb":
         said = known.said_of(module, name)

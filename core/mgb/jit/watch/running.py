@@ -71,7 +71,7 @@ class Running:
         self.impure(f"could not be watched: {type(error).__name__}: {error}", line=self._observer.line)
 
     def starts(self, frame: FrameType) -> None:
-        """A function in Python starts, or a generator goes on."""
+        """Note that a Python function starts, or a generator resumes."""
         code = frame.f_code
         if code.co_name == "__init__" and code.co_varnames:
             self.made.add(id(frame.f_locals.get(code.co_varnames[0])))
@@ -82,7 +82,7 @@ class Running:
                 self._fails(error)
 
     def calls(self, function: Any, frame: FrameType) -> None:
-        """`frame` calls a function in C."""
+        """Note that `frame` calls a function in C."""
         owner = getattr(function, "__self__", None)
         kind = type(owner)
         if kind in READING:
@@ -144,7 +144,7 @@ class Running:
             self.impure("gives a warning", caller, once=True)
 
     def _library(self, frame: FrameType, code: CodeType) -> None:
-        """A function that is trusted starts."""
+        """Note that a trusted function starts."""
         module = frame.f_globals.get("__name__") or ""
         top = module.partition(".")[0]
         words = (code.co_name, code.co_qualname.partition(".")[0])
@@ -191,7 +191,7 @@ class Running:
         return True
 
     def _tells_numpy(self, function: Callable[[], Any]) -> None:
-        """A function tells of NumPy's state; what is done with errors at the beginning has to stay."""
+        """Guard NumPy's error state as it was at the beginning, when a function reads it."""
         self.walk.sees_numpy = True
         if function is not np.geterr:
             self.walk.visit(Call.given(Object(ObjectRef(function)), ()), function())
@@ -201,7 +201,7 @@ class Running:
         return self.walk.where(thing) is not None
 
     def _logs(self, frame: FrameType, back: FrameType) -> None:
-        """A message of a level that nobody wants does nothing, while that is so."""
+        """Guard the level of a logger whose message is not shown, and so has no effect."""
         name = frame.f_code.co_name
         logger = frame.f_locals.get("self", logging.root)
         if name == "getLogger":

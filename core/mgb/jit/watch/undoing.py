@@ -93,7 +93,7 @@ def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _lose(thing: Any, names: Sequence[str]) -> None:
-    """A thing has no other attributes of its own than these."""
+    """Remove the attributes that are not among `names`."""
     for name in [name for name in vars(thing) if name not in names]:
         if isinstance(thing, type):
             type.__delattr__(thing, name)
@@ -102,7 +102,7 @@ def _lose(thing: Any, names: Sequence[str]) -> None:
 
 
 def _items(guard: Guard, values: Mapping[Source, Any], leaves: Sequence[Any]) -> None:
-    """A container holds these keys or elements."""
+    """Restore the keys or elements of a container."""
     source = itself(guard.source.of if isinstance(guard.source, Result) else guard.source)
     held = try_read(source, leaves)
     parts = list(map(resolve, guard.value))

@@ -31,18 +31,18 @@ class Unread:
         return True
 
     def again(self) -> None:
-        """Code has started: what it can read is placed."""
+        """Place what the code that has started can read."""
         for source in [source for source in self._waiting if not self._is_unread(source)]:
             self._put(source)
 
     def ends(self) -> None:
-        """A list that stands elsewhere, too, is read there."""
+        """Place lists that are also somewhere else, where they are read."""
         also = {guard.value for guard in self._walk.guards if guard.test == "alias"}
         for source in [source for source in self._waiting if getattr(source, "of", None) in also]:
             self._put(source)
 
     def guard_unchanged(self) -> None:
-        """Where a body may have put the very Tensor that stood there, that one has to stand."""
+        """Guard Tensors that the body may have put back where they were."""
         for source, tensor in self._waiting.items():
             first = self._walk.where(tensor)
             is_written = isinstance(source, Attribute | Global | Cell) and first is not None

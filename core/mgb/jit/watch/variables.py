@@ -15,7 +15,7 @@ _BUILTINS = ObjectRef(vars(builtins))
 
 
 def read_variables(walk: Walk, chains: Iterable[Sequence[str]], space: dict[str, Any]) -> None:
-    """Each of `chains` is a variable, and attributes that follow; `space` holds the globals."""
+    """Read each of `chains`, a variable and the attributes that follow; `space` holds the globals."""
     module = ObjectRef(space)
     for chain in chains:
         name = chain[0]
@@ -30,7 +30,7 @@ def read_variables(walk: Walk, chains: Iterable[Sequence[str]], space: dict[str,
 
 
 def _chain(walk: Walk, source: Source, value: Any, names: Sequence[str]) -> None:
-    """A variable is read, and at once these attributes: of a module no others can be named by that."""
+    """Read a variable and these attributes at once: of a module no others can be named by that."""
     while type(value) is ModuleType and names and names[0] in vars(value):
         walk.is_(source, value)
         walk.values[source] = value

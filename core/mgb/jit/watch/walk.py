@@ -118,11 +118,11 @@ class Walk:
     # locations
 
     def guard(self, source: Source, test: str, value: Any) -> None:
-        """One more fact that has to stay."""
+        """Add one more guard."""
         self.guards.add(Guard(source, test, value))
 
     def is_(self, source: Source, value: Any) -> None:
-        """It has to be this object."""
+        """Guard the identity of this object."""
         self.fixed.add(id(value))
         if isinstance(source, Object):
             return
@@ -139,7 +139,7 @@ class Walk:
         return source
 
     def meets(self, source: Source, value: Any) -> None:
-        """`value` stands at `source`, as the core says."""
+        """Visit `value` at `source`, as the core says."""
         first = self.where(value)
         if first is None:
             self._keep(value, source)
@@ -147,7 +147,7 @@ class Walk:
             self.also.add(id(value))
 
     def visit(self, source: Source, value: Any) -> None:
-        """`value` stands at `source`, and what it leads to can be named."""
+        """Visit `value` at `source`, and what can be named from it."""
         if self.is_over or source in self.values or len(self.values) > LARGEST:
             return
         self.values[source] = value
@@ -192,7 +192,7 @@ class Walk:
                 self.guard(source, "alias", first)
 
     def named(self, source: Source, value: Any) -> None:
-        """`value` stands at `source`, where code finds it by its name alone."""
+        """Visit `value` at `source`, where code finds it by its name alone."""
         self.unread.named.add(source)
         self.visit(source, value)
 
@@ -218,20 +218,20 @@ class Walk:
     # attributes
 
     def bear(self, source: Source, thing: Any) -> None:
-        """Attributes of `thing`, which stands at `source`, can be named."""
+        """Note that attributes of `thing`, which is at `source`, can be named."""
         bearer = Bearer(self, source, thing)
         self.spaces.append((thing, bearer.before))
         self._bearers.append(bearer)
         bearer.read(self.names, self.is_wild)
 
     def goes_wild(self) -> None:
-        """Any attribute of anything may be asked for next."""
+        """Note that any attribute of anything may be read next."""
         if not self.is_wild:
             self.is_wild = True
             self._name(())
 
     def add_names(self, names: Iterable[str]) -> None:
-        """These attributes can be named."""
+        """Note that these attributes can be named."""
         self.loaded |= set(names)
         self.used |= set(names)
         self._name(names)
@@ -251,7 +251,7 @@ class Walk:
             self.drain()
 
     def visit_holder(self, holder: Any) -> None:
-        """All that stands in a holder, and in those in it, may be read."""
+        """Visit all that is in a holder, and in those in it, since it may be read."""
         waiting = [holder]
         while waiting:
             one = waiting.pop()
@@ -271,7 +271,7 @@ class Walk:
     # code
 
     def function(self, source: Source, function: FunctionType) -> None:
-        """`function`, which `source` gives, can be called: what is around it matters once it is."""
+        """Note that `function`, which `source` gives, can be called: its surroundings count once it is."""
         code = function.__code__
         self._functions.setdefault(code, []).append((source, function))
         is_closure = function.__closure__ and pure.is_trusted(code) and not pure.is_of_library(function)
@@ -279,7 +279,7 @@ class Walk:
             self.activate(source, function)
 
     def starts(self, code: CodeType, space: dict[str, Any]) -> bool:
-        """`code` starts, whose globals are `space`; False: nothing has led to a function that has it."""
+        """Note that `code` with the globals `space` starts; return False if nothing led to such a one."""
         if (code, id(space)) in self._ran:
             return True
         self._ran.add((code, id(space)))
@@ -320,7 +320,7 @@ class Walk:
             self.stored.setdefault("", (code.co_filename, names.elements))
 
     def activate(self, source: Source, function: FunctionType) -> None:
-        """It runs: what stands in its closure and its defaults has to stay."""
+        """Visit a function that runs: guard what is in its closure and its defaults."""
         if id(function) in self._active:
             return
         self._active.add(id(function))
@@ -342,7 +342,7 @@ class Walk:
                 self.visit(Attribute(source, name), getattr(function, name))
 
     def asks_classes(self) -> None:
-        """It is asked whether something is of a class, which a class may have been told since."""
+        """Note that the class of something is checked, which a class may have registered since."""
         self.guard(Call(Object(ObjectRef(abc.get_cache_token))), "same", abc.get_cache_token())
 
     # the end
@@ -385,7 +385,7 @@ class Walk:
                 yield source, value
 
     def outside(self) -> Iterator[tuple[Source, Any]]:
-        """The same, but for arguments."""
+        """Yield the same, but for arguments."""
         return (found for found in self.found() if not isinstance(found[0], Argument))
 
     def release(self) -> None:

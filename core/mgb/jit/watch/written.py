@@ -44,7 +44,7 @@ _CHANGED_BY_ELEMENTS = (dict, list, set, deque, bytearray, np.ndarray)
 
 
 def settle(observer: Watcher) -> None:
-    """At the end of a body: note its effects, and as impurities what else it has written."""
+    """Note the effects at the end of a body, and as impurities what else it has written."""
     guards = list(observer.guards)
     impurities = list(impurities_of(observer, take=True))
     if impurities and observer.refuses:
@@ -172,7 +172,7 @@ def _is_read(observer: Watcher, source: Source) -> bool:
 
 
 def _write(observer: Watcher, source: Source, value: Any) -> None:
-    """It is an effect: what was there matters where a name that leads there is read."""
+    """Note an effect: what was there matters where a name that leads there is read."""
     observer.writing.effects.append(Effect(source, False, value))
     if not _is_read(observer, source):
         _drop(observer, source)
@@ -241,7 +241,7 @@ def _is_only_appended_to(observer: Watcher, source: Source) -> bool:
 
 
 def _put_in_order(observer: Watcher) -> None:
-    """New attributes and elements are written in the order in which the body made them."""
+    """Write new attributes and elements in the order in which the body made them."""
 
     def order(effect: Effect) -> int:
         source = effect.source
@@ -256,7 +256,7 @@ def _put_in_order(observer: Watcher) -> None:
 
 
 def _keep_apart(observer: Watcher) -> None:
-    """The object that an effect changes has to be none of the others that can be named."""
+    """Guard that the object that an effect changes is not one of the others that can be named."""
     for source, appends, _ in observer.writing.effects:
         if not appends and not isinstance(source, Item | Attribute):
             continue

@@ -67,7 +67,7 @@ class EigResult(NamedTuple):
 
 
 def _without_row(x: Tensor) -> Tensor:
-    """Numbers that are packed as one row."""
+    """Remove the row axis of numbers that are packed as one row."""
     return reshape(x, shape=(*x.shape[:-2], x.shape[-1]))
 
 
@@ -99,7 +99,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Tensor:
 
 
 def qr(a: Any, mode: Literal["reduced", "complete", "r"] = "reduced") -> Any:
-    """``a == Q @ R``, of orthogonal columns and an upper triangle.
+    """Factor ``a == Q @ R``, of orthogonal columns and an upper triangle.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def qr(a: Any, mode: Literal["reduced", "complete", "r"] = "reduced") -> Any:
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """``a == U @ diag(S) @ Vh``: singular values, the greatest first, and orthogonal vectors.
+    """Factor ``a == U @ diag(S) @ Vh``: singular values, the greatest first, and orthogonal vectors.
 
     Parameters
     ----------

@@ -50,15 +50,17 @@ def norm(x: Any, ord: Order = None, axis: Any = None, keepdims: bool = False) ->
     if ord is None:
         return math.norm(x, None, axis, keepdims)
     if axis is None and x.ndim > 2:
-        raise ShapeError(f"norm: vectors have one axis and matrices two: choose them of {x.shape} by axis=")
+        raise ShapeError(
+            f"norm: ord={ord!r} needs one axis (vectors) or two (matrices) of shape {x.shape}: give axis"
+        )
     chosen = tuple(range(x.ndim)) if axis is None else axis
     if not isinstance(chosen, Sequence) or len(chosen) == 1:
         return _vector_norm(x, ord, chosen, keepdims)
     if len(chosen) != 2:
-        raise ShapeError(f"norm: a matrix has two axes, not {len(chosen)} of {x.shape}")
+        raise ShapeError(f"norm: axis must have one or two axes, got {len(chosen)} of shape {x.shape}")
     first, second = (normalize_axis("norm", i, x.ndim)[0] for i in chosen)
     if first == second:
-        raise ShapeError(f"norm: axis {first} stands twice")
+        raise ShapeError(f"norm: axis has {first} twice: give two different axes")
     found = _matrix_norm(x, ord, first, second)
     axes = (first, second)
     return (
@@ -70,7 +72,7 @@ def norm(x: Any, ord: Order = None, axis: Any = None, keepdims: bool = False) ->
 
 def _vector_norm(x: Tensor, ord: Order, axis: Any, keepdims: bool) -> Tensor:
     if isinstance(ord, str):
-        raise ValueError(f"norm: vectors have norms of any number, not {ord!r}")
+        raise ValueError(f"norm: ord of vectors must be a number, got {ord!r}")
     return math.norm(x, ord, axis, keepdims).astype(dtypes.real_of(x.dtype))
 
 
@@ -94,7 +96,7 @@ def _matrix_norm(x: Tensor, ord: Order, rows: int, columns: int) -> Tensor:
         return _SPECTRAL[ord](svdvals(x), -1)
     if ord not in _SUMMED:
         raise ValueError(
-            f"norm: matrices have norms of 'fro', 'nuc', 2, -2, 1, -1, inf and -inf, not {ord!r}"
+            f"norm: ord of matrices must be 'fro', 'nuc', 2, -2, 1, -1, inf or -inf, got {ord!r}"
         )
     side, fold = _SUMMED[ord]
     return fold(math.sum(e.abs(x), x.ndim - 2 + side), -1)

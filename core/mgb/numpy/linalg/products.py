@@ -56,7 +56,7 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
     """
     x1, x2 = tensors("outer", (x1, x2))
     if x1.ndim != 1 or x2.ndim != 1:
-        raise ShapeError(f"outer: vectors are wanted, got shapes {x1.shape} and {x2.shape}")
+        raise ShapeError(f"outer: needs vectors, got shapes {x1.shape} and {x2.shape}")
     return c.outer(x1, x2)
 
 
@@ -121,7 +121,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
 
 
 def matrix_power(a: Any, n: int) -> Tensor:
-    """`a` times itself, `n` factors in all, by squaring; negative powers are those of the inverse.
+    """Return `a` times itself, `n` factors in all, by squaring; negative powers are those of the inverse.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
     Tensor([[11.]], device=xpux:0)
     """
     if len(arrays) < 2:
-        raise ShapeError(f"multi_dot: at least two matrices are wanted, got {len(arrays)}")
+        raise ShapeError(f"multi_dot: needs at least two matrices, got {len(arrays)}")
     factors = list(tensors("multi_dot", arrays))
     first, last = factors[0], factors[-1]
     if first.ndim == 1:
@@ -165,7 +165,7 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
     if last.ndim == 1:
         factors[-1] = reshape(last, shape=(last.size, 1))
     if any(x.ndim != 2 for x in factors):
-        raise ShapeError(f"multi_dot: matrices are wanted, got {', '.join(str(x.shape) for x in factors)}")
+        raise ShapeError(f"multi_dot: needs matrices, got shapes {', '.join(str(x.shape) for x in factors)}")
     lengths = [*(x.shape[0] for x in factors), factors[-1].shape[1]]
     made = _in_order(factors, _cuts(lengths), 0, len(factors) - 1)
     wanted = (*first.shape[:-1], *(last.shape[1:] if last.ndim > 1 else ()))

@@ -233,7 +233,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
 
 
 def _share_of_greatest(s: Tensor, share: Any) -> Tensor:
-    """`share`, one number or one for each row of singular values, of the greatest in the row."""
+    """Return `share`, one number or one for each row of singular values, of the greatest in the row."""
     if isinstance(share, Tensor):
         share = reshape(share, shape=(*share.shape, 1)).astype(s.dtype)
     part: Tensor = cut_along(s, s.ndim - 1, 0, min(s.shape[-1], 1)) * share
@@ -274,7 +274,9 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Tensor:
         a = transpose(a, axes=(*(i for i in range(a.ndim) if i not in gone), *gone))
     shape = a.shape[b.ndim :]
     if prod(shape) != b.size or a.size != b.size * b.size:
-        raise ShapeError(f"tensorsolve: {a.shape} and {b.shape} do not make a square matrix and a vector")
+        raise ShapeError(
+            f"tensorsolve: a of shape {a.shape} must be a square matrix for b of shape {b.shape}"
+        )
     matrix = reshape(a, shape=(b.size, b.size))
     return reshape(solve(matrix, reshape(b, shape=(b.size,))), shape=shape)
 
@@ -289,10 +291,10 @@ def tensorinv(a: Any, ind: int = 2) -> Tensor:
     """
     (a,) = tensors("tensorinv", (a,))
     if ind < 1:
-        raise ShapeError(f"tensorinv: ind is {ind}, and at least one axis makes the rows")
+        raise ShapeError(f"tensorinv: ind must be at least 1, got {ind}")
     above, beside = a.shape[:ind], a.shape[ind:]
     if prod(above) != prod(beside):
         raise ShapeError(
-            f"tensorinv: {a.shape} makes no square matrix of its first {ind} axes and the others"
+            f"tensorinv: the first {ind} axes of {a.shape} must have as many elements as the others"
         )
     return reshape(inv(reshape(a, shape=(prod(above), prod(beside)))), shape=(*beside, *above))

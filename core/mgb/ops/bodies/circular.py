@@ -112,7 +112,7 @@ def _by_range(a: Tensor, column: int) -> Tensor:
 
 
 def _reduce_single(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Quadrant, modulo 4 at least, and the rest of a non-negative float32 in double precision.
+    """Return the quadrant, modulo 4 at least, and the rest of a non-negative float32 in double precision.
 
     Up to `FAR` by Cody and Waite (1980): pi / 2 begins with a part of few digits, whose products are exact.
     """
@@ -127,7 +127,7 @@ def _reduce_single(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _reduce_far(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Quadrant, and the rest of a non-negative float32, which is given in double precision.
+    """Return the quadrant, and the rest of a non-negative float32, which is given in double precision.
 
     Payne and Hanek (1983) in double precision: multiples of 4 in ``2 / pi * 2**k`` cannot be seen in the
     result, so each range of magnitudes has its own 111 digits of it, in parts whose products with 24 digits
@@ -144,7 +144,7 @@ def _reduce_far(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pick_words(index: Tensor) -> list[Any]:
-    """Four words of 2 / pi from `index` on, by halving: no table is read from memory."""
+    """Return four words of 2 / pi from `index` on, by halving: no table is read from memory."""
     words: list[Any] = list(TWO_OVER_PI_WORDS)
     for step, count in ((16, 4), (8, 11), (4, 7), (2, 5), (1, 4)):
         mask = 0 - bit_and(shr(index, step.bit_length() - 1), 1)
@@ -153,12 +153,12 @@ def _pick_words(index: Tensor) -> list[Any]:
 
 
 def _blend(mask: Tensor, a: Any, b: Any) -> Tensor:
-    """`a` where the bits of `mask` are set, else `b`."""
+    """Return `a` where the bits of `mask` are set, else `b`."""
     return bit_xor(bit_and(mask, a ^ b), b)
 
 
 def _window(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The significand of `a`, and the 192 digits of ``2 / pi * 2**exponent`` from weight 2 downwards."""
+    """Return the significand of `a`, and 192 digits of ``2 / pi * 2**exponent`` from weight 2 downwards."""
     pattern = bitcast(a, dtype=dtypes.uint64)
     significand = bit_or(bit_and(pattern, (1 << 52) - 1), 1 << 52)
     place = shr(pattern, 52) - (1075 - 62)
@@ -169,7 +169,7 @@ def _window(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Quadrant, and the rest of a non-negative float64 as an unevaluated sum.
+    """Return the quadrant, and the rest of a non-negative float64 as an unevaluated sum.
 
     Payne and Hanek (1983) in integers: ``2 / pi * significand * 2**exponent`` modulo 4 with 126 digits after
     the point. No double is so near to a multiple of pi / 2 that fewer than 64 of them are left.
@@ -222,7 +222,7 @@ def _circular_double(a: Tensor, turn: int) -> Tensor:
 
 
 def _circular(x: Tensor, turn: int) -> Tensor:
-    """``sin(|x| + turn * pi / 2)``."""
+    """Return ``sin(|x| + turn * pi / 2)``."""
     a = magnitude(x)
     y = (_circular_single if x.dtype == dtypes.float32 else _circular_double)(a, turn)
     return where(lt(a, INF), y, x - x)
@@ -230,13 +230,13 @@ def _circular(x: Tensor, turn: int) -> Tensor:
 
 @widen_halves
 def sin(x: Tensor) -> Tensor:
-    """``sin(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
+    """Return ``sin(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
     return flip_sign(_circular(x, 0), sign_bit(x))
 
 
 @widen_halves
 def cos(x: Tensor) -> Tensor:
-    """``cos(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
+    """Return ``cos(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
     return _circular(x, 1)
 
 
@@ -248,7 +248,7 @@ def _quotient(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _quotient_of_singles(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of doubles that hold float32, by one division: ``small - large`` is exact where it counts."""
+    """Divide doubles that hold float32 with one division: ``small - large`` is exact where it counts."""
     beyond = logical_and(le(0.5 * large, small), lt(0, large))
     t = where(beyond, small - large, small) / where(beyond, small + large, large)
     return where(logical_or(eq(large, 0), eq(small, INF)), 0.0, t), beyond

@@ -30,7 +30,7 @@ def _doubles(operands: Sequence[dtypes.Operand]) -> Dtypes:
 
 
 def _quotient_eager(a: Any, b: Any) -> Any:
-    """NumPy rounds down, and up where that leaves a remainder of two signs; by 0 it gives 0."""
+    """Divide like NumPy, which rounds down, but up if the remainder gets two signs; division by 0 gives 0."""
     down = np.floor_divide(a, b)
     if a.dtype.kind == "u":
         return down
@@ -74,7 +74,7 @@ fmod_double = primitive(
 @composite(FLOATING, eager=_fmod_eager, differentiable=False)
 @floats.widen_halves
 def fmod_float(a: Tensor, b: Tensor) -> Tensor:
-    """C's ``fmod`` of any floats: the exact remainder, with the sign of `a`."""
+    """Return C's ``fmod`` of any floats: the exact remainder, with the sign of `a`."""
     if a.dtype == dtypes.float64:
         return fmod_double(a, b)
     rest, divisor = (floats.magnitude(cast(x, dtype=dtypes.float64)) for x in (a, b))

@@ -99,14 +99,14 @@ ATANH_TAIL = (
 
 
 def reduce_exponent(x: Tensor, places: int, shift: int = 0) -> tuple[Tensor, Tensor]:
-    """``r, n`` with ``x = n * ln(2) + r``, ``|r| <= ln(2) / 2``; `n` as `floats.round_scaled` has it."""
+    """Return ``r, n`` with ``x = n * ln(2) + r``, ``|r| <= ln(2) / 2``; `n` as in `floats.round_scaled`."""
     high, low = LN2[x.dtype]
     n, exponent = round_scaled(x, LOG2_E, places, shift)
     return fma(n, -low, fma(n, -high, x)), exponent
 
 
 def expm1_reduced(r: Tensor) -> Tensor:
-    """``exp(r) - 1`` for ``|r| <= ln(2) / 2``."""
+    """Return ``exp(r) - 1`` for ``|r| <= ln(2) / 2``."""
     return fma(r * r, polynomial(r, EXP[r.dtype]), r)
 
 
@@ -115,7 +115,7 @@ def _exp_reduced(r: Tensor) -> Tensor:
 
 
 def exponential(x: Tensor, tail: Tensor | float = 0.0, shift: int = 0) -> Tensor:
-    """``exp(x + tail) * 2**shift``; `tail` is an error term of `x`. It overflows only if the result does."""
+    """Return ``exp(x + tail) * 2**shift``; `tail` is an error term of `x`. Only the result may overflow."""
     lowest, highest = EXP_RANGE[x.dtype]
     vanishes = lt(x, lowest)  # as most of what a mask adds to: a product that underflows is slow
     r, n = reduce_exponent(at_most(where(vanishes, 0.0, x), highest), 2, shift)
@@ -125,7 +125,7 @@ def exponential(x: Tensor, tail: Tensor | float = 0.0, shift: int = 0) -> Tensor
 
 
 def times_exponential(factor: Tensor, low: Tensor, x: Tensor, tail: Tensor) -> Tensor:
-    """``(factor + low) * exp(x + tail)`` for ``x <= 0``, rounded less often than the product of the two."""
+    """Return ``(factor + low) * exp(x + tail)`` for ``x <= 0``, rounded less often than that product."""
     high_digits, low_digits = LN2[x.dtype]
     vanishes = lt(x, EXP_RANGE[x.dtype][0])
     x = where(vanishes, 0.0, x)
@@ -137,7 +137,7 @@ def times_exponential(factor: Tensor, low: Tensor, x: Tensor, tail: Tensor) -> T
 
 
 def vanish(x: Tensor, exponent: Tensor) -> Tensor:
-    """``x * 2**n`` for ``n <= 0``; `exponent` is ``n + VANISHING``, biased once. Underflow is gradual."""
+    """Return ``x * 2**n``, ``n <= 0``; `exponent` is ``n + VANISHING``, biased once. Underflow is gradual."""
     return x * power(exponent, x.dtype) * 2.0**-VANISHING
 
 
@@ -150,7 +150,7 @@ def vanishing_end(dtype: np.dtype[Any]) -> float:
 
 
 def gate(factor: Tensor | float, z: Tensor) -> Tensor:
-    """``factor / (1 + exp(-z))``, larger by the power of two in `GATE`.
+    """Return ``factor / (1 + exp(-z))``, larger by the power of two in `GATE`.
 
     The one division is where tiny results are made, so that none of their digits is lost before it. What
     the sum of 1 and the power of two cannot hold is added to the rest.
@@ -169,13 +169,13 @@ def gate(factor: Tensor | float, z: Tensor) -> Tensor:
 
 @widen_halves
 def exp(x: Tensor) -> Tensor:
-    """``exp(x)``; within 1 ULP, and underflow is gradual."""
+    """Return ``exp(x)``; within 1 ULP, and underflow is gradual."""
     return exponential(x)
 
 
 @widen_halves
 def exp2(x: Tensor) -> Tensor:
-    """``2**x``; within 1 ULP, and exact at whole numbers."""
+    """Return ``2**x``; within 1 ULP, and exact at whole numbers."""
     lowest, highest = EXP_RANGE[x.dtype]
     vanishes = lt(x, lowest * LOG2_E)
     x = at_most(where(vanishes, 0.0, x), highest * LOG2_E)
@@ -185,7 +185,7 @@ def exp2(x: Tensor) -> Tensor:
 
 @widen_halves
 def expm1(x: Tensor) -> Tensor:
-    """``exp(x) - 1``; within 2 ULP: `x` itself next to 0, where its half may have no digits."""
+    """Return ``exp(x) - 1``; within 2 ULP: `x` itself next to 0, where its half may have no digits."""
     lowest, highest = EXPM1_RANGE[x.dtype]
     r, n = reduce_exponent(at_most(at_least(x, lowest), highest), 1, -1)
     half = power(n, x.dtype)
@@ -195,7 +195,7 @@ def expm1(x: Tensor) -> Tensor:
 
 @widen_halves
 def tanh(x: Tensor) -> Tensor:
-    """``tanh(x)``, as ``1 - 2 / (exp(2 * |x|) + 1)``, next to 0 a polynomial; within 2 ULP."""
+    """Return ``tanh(x)``, as ``1 - 2 / (exp(2 * |x|) + 1)``, next to 0 a polynomial; within 2 ULP."""
     a = magnitude(x)
     z = a * a
     near = fma(a * z, polynomial(z, TANH[x.dtype]), a)
@@ -215,13 +215,13 @@ def _log_reduced(f: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _log_at_its_ends(x: Tensor, inner: Tensor) -> Tensor:
-    """`inner` where `x` is positive and finite, else what the logarithm of `x` is."""
+    """Return `inner` where `x` is positive and finite, else what the logarithm of `x` is."""
     return where(eq(x, 0), -INF, where(lt(0, x), where(lt(x, INF), inner, x), NAN))
 
 
 @widen_halves
 def log(x: Tensor) -> Tensor:
-    """``log(x)``: of 0 and -0 -infinity, of less NaN; within 1 ULP."""
+    """Return ``log(x)``: of 0 and -0 -infinity, of less NaN; within 1 ULP."""
     high, low = LN2[x.dtype]
     n, m = decompose(x)
     f, rest = _log_reduced(m - 1)
@@ -229,13 +229,13 @@ def log(x: Tensor) -> Tensor:
 
 
 def one_plus(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``1 + x`` rounded, and the rounding error."""
+    """Return ``1 + x`` rounded, and the rounding error."""
     total = 1 + x
     return total, where(lt(1, x), 1 - (total - x), x - (total - 1))
 
 
 def log_of_sum(x: Tensor, tail: Tensor) -> Tensor:
-    """``log(x + tail)``; `tail` is an error term of `x`."""
+    """Return ``log(x + tail)``; `tail` is an error term of `x`."""
     high, low = LN2[x.dtype]
     n, m = decompose(x)
     f, rest = _log_reduced(m - 1)
@@ -244,41 +244,41 @@ def log_of_sum(x: Tensor, tail: Tensor) -> Tensor:
 
 @widen_halves
 def log1p(x: Tensor) -> Tensor:
-    """``log(1 + x)``; within 2 ULP."""
+    """Return ``log(1 + x)``; within 2 ULP."""
     return where(eq(x, 0), x, log_of_sum(*one_plus(x)))
 
 
 @widen_halves
 def log2(x: Tensor) -> Tensor:
-    """``log(x) / log(2)``; within 2 ULP, and exact at powers of two."""
+    """Return ``log(x) / log(2)``; within 2 ULP, and exact at powers of two."""
     n, m = decompose(x)
     return _log_at_its_ends(x, n + _log_in_base(m - 1, LOG2_E))
 
 
 @widen_halves
 def log10(x: Tensor) -> Tensor:
-    """``log(x) / log(10)``; within 2 ULP: the exponent's part is exact, 0.30103 being cut in two."""
+    """Return ``log(x) / log(10)``; within 2 ULP: the exponent's part is exact, 0.30103 being cut in two."""
     high, low = LOG10_2[x.dtype]
     n, m = decompose(x)
     return _log_at_its_ends(x, fma(n, high, fma(n, low, _log_in_base(m - 1, LOG10_E))))
 
 
 def _log_in_base(f: Tensor, factor: float) -> Tensor:
-    """``log(1 + f) * factor``; the large term meets the digits of `factor` that the dtype does not hold."""
+    """Return ``log(1 + f) * factor``; the large term gets the digits of `factor` that the dtype lacks."""
     f, rest = _log_reduced(f)
     low = factor - float(np.array(factor, f.dtype))
     return fma(f, factor, fma(rest, factor, f * low))
 
 
 def exp_wide(x: Tensor) -> Tensor:
-    """``exp(x)`` of a float64 with the digits and, beyond which it is 0 or infinite, the range of float32."""
+    """Return ``exp(x)`` of a float64 with the digits and the range of float32, beyond it 0 or infinity."""
     lowest, highest = EXP_RANGE[dtypes.float32]
     r, n = reduce_exponent(at_most(at_least(x, lowest), highest), 1)
     return polynomial(r, (1.0, 1.0, *EXP[dtypes.float32])) * power(n, x.dtype)
 
 
 def _log_wide(x: Tensor) -> Tensor:
-    """``log(x)`` of a positive normal float64, to 38 digits."""
+    """Return ``log(x)`` of a positive normal float64, to 38 digits."""
     n, m = split(x)
     s = (m - 1) / (m + 1)
     z = s * s
@@ -286,13 +286,13 @@ def _log_wide(x: Tensor) -> Tensor:
 
 
 def _power_single(x: Tensor, y: Tensor) -> Tensor:
-    """``x**y`` for ``x > 0``, through double precision."""
+    """Return ``x**y`` for ``x > 0``, through double precision."""
     wide_x, wide_y = cast(x, dtype=dtypes.float64), cast(y, dtype=dtypes.float64)
     return cast(exp_wide(wide_y * _log_wide(wide_x)), dtype=dtypes.float32)
 
 
 def _log_extended(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``log(x)`` as an unevaluated sum, good to about 2**-63.
+    """Return ``log(x)`` as an unevaluated sum, good to about 2**-63.
 
     Of ``log(m) = 2 * atanh(s)``, ``s = (m - 1) / (m + 1)``, two terms are taken in double-double.
     """
@@ -318,7 +318,7 @@ def _log_extended(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _power_double(x: Tensor, y: Tensor) -> Tensor:
-    """``x**y`` for ``x > 0``: the logarithm and its product with `y` carry nearly twice the digits."""
+    """Return ``x**y`` for ``x > 0``: the logarithm and its product with `y` carry nearly twice the digits."""
     high, low = _log_extended(x)
     product, error = two_product(high, y)
     return exponential(product, minimum(maximum(error + low * y, -0.25), 0.25))
@@ -326,7 +326,7 @@ def _power_double(x: Tensor, y: Tensor) -> Tensor:
 
 @widen_halves
 def pow(x: Tensor, y: Tensor) -> Tensor:
-    """``x**y``; within 1 ULP, with the special cases of C99 (annex F)."""
+    """Return ``x**y``; within 1 ULP, with the special cases of C99 (annex F)."""
     a = magnitude(x)
     power = _power_single if x.dtype == dtypes.float32 else _power_double
     inner = power(a, minimum(maximum(y, -(2.0**70)), 2.0**70))

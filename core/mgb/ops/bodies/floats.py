@@ -60,12 +60,12 @@ Body = Callable[..., Tensor]
 
 @composite(SELECT, cheap=True, exact=True)
 def unlikely(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """`a` where `condition` holds, else `b`. What only `a` needs may be computed where one holds, if ever."""
+    """Return `a` where `condition` holds, else `b`; what only `a` needs may be computed only if one holds."""
     return where(condition, a, b)
 
 
 def widen_halves(body: Body) -> Body:
-    """`body` knows float32 and float64; give it 16-bit floats as float32 and round its result once."""
+    """Wrap `body`, which knows float32 and float64: compute 16-bit floats in float32 and round once."""
 
     @wraps(body)
     def widened(*xs: Tensor, **params: Any) -> Tensor:
@@ -90,12 +90,12 @@ def sign_bit(x: Tensor) -> Tensor:
 
 
 def magnitude(x: Tensor) -> Tensor:
-    """`x` without its sign; -0 becomes 0."""
+    """Return `x` without its sign; -0 becomes 0."""
     return bitcast(bit_and(bits(x), ~FORMATS[x.dtype].sign), dtype=x.dtype)
 
 
 def flip_sign(x: Tensor, sign: Tensor) -> Tensor:
-    """`x`, negated where the sign bit of the integer `sign` is set."""
+    """Return `x`, negated where the sign bit of the integer `sign` is set."""
     return bitcast(bit_xor(bits(x), sign), dtype=x.dtype)
 
 
@@ -116,7 +116,7 @@ def at_least(x: Tensor, lowest: float) -> Tensor:
 
 
 def round_scaled(x: Tensor, factor: float, places: int, shift: int = 0) -> tuple[Tensor, Tensor]:
-    """``n = round(x * factor)``, and `n` as an exponent for `power` (`places` = 1) or for `scale` (2).
+    """Return ``n = round(x * factor)``, and `n` as an exponent for `power` (`places` = 1) or for `scale` (2).
 
     A sum with ``1.5 * 2**digits`` has its last digit at 1: it is rounded there, and its bits end in the
     whole number, to which the bias of `places` exponents and `shift` are added beforehand. `n` is at most
@@ -128,18 +128,18 @@ def round_scaled(x: Tensor, factor: float, places: int, shift: int = 0) -> tuple
 
 
 def power(exponent: Tensor, dtype: np.dtype[Any]) -> Tensor:
-    """``2**n`` for a normal number's `n`, biased; only the last digits of the integer `exponent` count."""
+    """Return ``2**n`` for a normal number's biased `n`; only the last digits of `exponent` count."""
     return bitcast(shl(exponent, FORMATS[dtype].digits), dtype=dtype)
 
 
 def scale(x: Tensor, exponent: Tensor) -> Tensor:
-    """``x * 2**n`` rounded once, for `n`, biased twice, up to twice the range; underflow is gradual."""
+    """Return ``x * 2**n``, rounded once, for `n`, biased twice, up to twice the range."""
     half = shr(exponent, 1)
     return x * power(half, x.dtype) * power(exponent - half, x.dtype)
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive normal `x`."""
+    """Return ``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive normal `x`."""
     form = FORMATS[x.dtype]
     pattern = bits(x)
     n = shr(pattern - form.bits(0.5**0.5), form.digits)
@@ -147,7 +147,7 @@ def split(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decompose(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for positive finite `x`, even denormal."""
+    """Return the same for positive finite `x`, even denormal."""
     form = FORMATS[x.dtype]
     up = form.digits + 2
     tiny = lt(x, form.smallest)
@@ -156,7 +156,7 @@ def decompose(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """``c[0] + c[1] * x + c[2] * x**2 + ...`` by Horner's rule."""
+    """Return ``c[0] + c[1] * x + c[2] * x**2 + ...`` by Horner's rule."""
     total = fma(x, coefficients[-1], coefficients[-2])
     for c in reversed(coefficients[:-2]):
         total = fma(total, x, c)
@@ -164,20 +164,20 @@ def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 
 def fast_two_sum(a: Tensor | float, b: Tensor) -> tuple[Tensor, Tensor]:
-    """``a + b`` rounded, and the rounding error; ``|a| >= |b|`` (Dekker 1971)."""
+    """Return ``a + b`` rounded, and the rounding error; ``|a| >= |b|`` (Dekker 1971)."""
     total = a + b
     return total, sub(b, total - a)
 
 
 def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """``a + b`` rounded, and the rounding error (Knuth)."""
+    """Return ``a + b`` rounded, and the rounding error (Knuth)."""
     total = a + b
     shadow = total - a
     return total, (a - (total - shadow)) + (b - shadow)
 
 
 def two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """``a * b`` rounded, and the rounding error to twice the precision (Dekker 1971; masks cut halves)."""
+    """Return ``a * b`` rounded, and the rounding error to twice the precision (Dekker 1971; by masks)."""
     a1, b1 = upper_half(a), upper_half(b)
     a2, b2 = a - a1, b - b1
     product = a * b

@@ -51,13 +51,13 @@ HALF_PI = {
 
 
 def _leg(x: Tensor) -> Tensor:
-    """``sqrt(1 - x**2)`` without cancellation next to 1."""
+    """Return ``sqrt(1 - x**2)`` without cancellation next to 1."""
     return sqrt((1 - x) * (1 + x))
 
 
 @composite(ANALYTIC, eager=np.tan, grad=lambda g, y, _x: (g * (1 + y * y),), signed_zero=True)
 def tan(x: Tensor) -> Tensor:
-    """``tan(x)``, as ``sin(x) / cos(x)``."""
+    """Return ``tan(x)``, as ``sin(x) / cos(x)``."""
     return sin(x) / cos(x)
 
 
@@ -75,7 +75,7 @@ def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @composite(ANALYTIC, eager=np.arcsin, grad=lambda g, _y, x: (g / _leg(x),), signed_zero=True)
 @floats.widen_halves
 def asin(x: Tensor) -> Tensor:
-    """``asin(x)``; NaN beyond 1."""
+    """Return ``asin(x)``; NaN beyond 1."""
     first, rest, near = _arc(floats.magnitude(x))
     high, low = HALF_PI[x.dtype]
     far = (high - 1) + (fma(-2, first, 1) - fma(2, rest, -low))  # no term is larger than the sum
@@ -85,7 +85,7 @@ def asin(x: Tensor) -> Tensor:
 @composite(ANALYTIC, eager=np.arccos, grad=lambda g, _y, x: (neg(g / _leg(x)),))
 @floats.widen_halves
 def acos(x: Tensor) -> Tensor:
-    """``acos(x)``; NaN beyond 1."""
+    """Return ``acos(x)``; NaN beyond 1."""
     first, rest, near = _arc(floats.magnitude(x))
     arc = first + rest
     high, low = HALF_PI[x.dtype]
@@ -96,14 +96,14 @@ def acos(x: Tensor) -> Tensor:
 
 @composite(ANALYTIC, eager=np.arctan, grad=lambda g, _y, x: (g / (1 + x * x),), signed_zero=True)
 def atan(x: Tensor) -> Tensor:
-    """``atan(x)``."""
+    """Return ``atan(x)``."""
     return atan2(x, 1)
 
 
 @composite(ANALYTIC, eager=np.sinh, grad=lambda g, _y, x: (g * cosh(x),), signed_zero=True)
 @floats.widen_halves
 def sinh(x: Tensor) -> Tensor:
-    """``sinh(x)``: a polynomial next to 0, from exp further out; it overflows only if the result does."""
+    """Return ``sinh(x)``: a polynomial next to 0, else from exp; it overflows only if the result does."""
     a = floats.magnitude(x)
     z = a * a
     near = fma(a * z, floats.polynomial(z, SINH[x.dtype]), a)
@@ -114,7 +114,7 @@ def sinh(x: Tensor) -> Tensor:
 @composite(ANALYTIC, eager=np.cosh, grad=lambda g, _y, x: (g * sinh(x),))
 @floats.widen_halves
 def cosh(x: Tensor) -> Tensor:
-    """``cosh(x)``."""
+    """Return ``cosh(x)``."""
     half = exponential(floats.magnitude(x), shift=-1)
     return half + 0.25 / half
 
@@ -122,7 +122,7 @@ def cosh(x: Tensor) -> Tensor:
 @composite(ANALYTIC, eager=np.arcsinh, grad=lambda g, _y, x: (asinh_grad(x, g),), signed_zero=True)
 @floats.widen_halves
 def asinh(x: Tensor) -> Tensor:
-    """``asinh(x)``."""
+    """Return ``asinh(x)``."""
     a = floats.magnitude(x)
     near = log1p(a + a * a / (1 + sqrt(a * a + 1)))
     return floats.flip_sign(where(lt(a, LARGE), near, log(a) + LN2), floats.sign_bit(x))
@@ -131,7 +131,7 @@ def asinh(x: Tensor) -> Tensor:
 @composite(ANALYTIC, eager=np.arccosh, grad=lambda g, _y, x: (acosh_grad(x, g),))
 @floats.widen_halves
 def acosh(x: Tensor) -> Tensor:
-    """``acosh(x)``; NaN below 1."""
+    """Return ``acosh(x)``; NaN below 1."""
     t = x - 1
     s, s_tail = floats.fast_two_sum(sqrt(fma(t, t, 2 * t)), t)
     u, u_tail = one_plus(s)
@@ -142,7 +142,7 @@ def acosh(x: Tensor) -> Tensor:
 @composite(ANALYTIC, eager=np.arctanh, grad=lambda g, _y, x: (atanh_grad(x, g),), signed_zero=True)
 @floats.widen_halves
 def atanh(x: Tensor) -> Tensor:
-    """``atanh(x)``; infinite at 1 and -1, NaN beyond."""
+    """Return ``atanh(x)``; infinite at 1 and -1, NaN beyond."""
     a = floats.magnitude(x)
     y = 0.5 * log1p(fma(2 * a, a / (1 - a), 2 * a))
     return floats.flip_sign(where(lt(1, a), NAN, y), floats.sign_bit(x))
@@ -150,19 +150,19 @@ def atanh(x: Tensor) -> Tensor:
 
 @composite(SMOOTH)
 def asinh_grad(x: Tensor, d: Tensor) -> Tensor:
-    """``d / sqrt(x * x + 1)``."""
+    """Return ``d / sqrt(x * x + 1)``."""
     return d / (sqrt(x * x + 1) if x.dtype in dtypes.COMPLEX else hypot(x, 1))
 
 
 @composite(SMOOTH)
 def acosh_grad(x: Tensor, d: Tensor) -> Tensor:
-    """``d / sqrt(x * x - 1)``."""
+    """Return ``d / sqrt(x * x - 1)``."""
     return d / (sqrt(x - 1) * sqrt(x + 1))
 
 
 @composite(SMOOTH)
 def atanh_grad(x: Tensor, d: Tensor) -> Tensor:
-    """``d / (1 - x * x)``."""
+    """Return ``d / (1 - x * x)``."""
     return d / ((1 - x) * (1 + x))
 
 
@@ -178,19 +178,19 @@ def _scipy(name: str) -> Callable[[Any], Any]:
 
 
 def _eager_erfc(x: Any) -> Any:
-    """SciPy's in float32; in float64 that is up to 100 units off, so the C library's. A GPU has its own."""
+    """Call SciPy in float32, the C library in float64, where SciPy is 100 units off; a GPU has its own."""
     if x.dtype == np.float64 and isinstance(x, np.ndarray | np.generic):
         return np.asarray(np.frompyfunc(math.erfc, 1, 1)(x), np.float64)
     return _scipy("erfc")(x)
 
 
 def _eager_erfinv(x: Any) -> Any:
-    """SciPy's, which loses the sign of -0."""
+    """Call SciPy, but keep the sign of -0, which it loses."""
     return np.copysign(_scipy("erfinv")(x), x)
 
 
 def _eager_erfcinv(x: Any) -> Any:
-    """SciPy's, which is -0 of 1, and infinite of subnormal numbers: there by the logarithm."""
+    """Call SciPy, but fix its -0 at 1 and its infinities for subnormals, by the logarithm."""
     y: Any = _scipy("erfcinv")(x) + 0
     of_numpy = isinstance(x, np.ndarray | np.generic)
     if x.dtype != np.float64 or not of_numpy:

@@ -35,20 +35,20 @@ def _right_shift(x: Any, count: Any) -> Any:
 
 
 def _within(x: Tensor, count: Tensor) -> Tensor:
-    """As `_has`."""
+    """Return `_has` of `x` and `count`."""
     below = lt(count, x.dtype.itemsize * 8)
     return logical_and(le(0, count), below) if x.dtype in dtypes.SIGNED else below
 
 
 @composite(COUNTING, eager=_left_shift, differentiable=False)
 def left_shift(x: Tensor, count: Tensor) -> Tensor:
-    """``x << count``; a count of the width or more, or a negative one, shifts every bit out."""
+    """Return ``x << count``; a count of the width or more, or a negative one, shifts every bit out."""
     return where(_within(x, count), shl(x, count), 0)
 
 
 @composite(COUNTING, eager=_right_shift, differentiable=False)
 def right_shift(x: Tensor, count: Tensor) -> Tensor:
-    """``x >> count``, likewise; a negative number leaves its sign, which is -1."""
+    """Return ``x >> count``, likewise; a negative number leaves its sign, which is -1."""
     within = _within(x, count)
     if x.dtype in dtypes.UNSIGNED:
         return where(within, shr(x, count), 0)
@@ -57,7 +57,7 @@ def right_shift(x: Tensor, count: Tensor) -> Tensor:
 
 @composite(COUNTING, eager=eager_mulhi, differentiable=False)
 def mulhi(a: Tensor, b: Tensor) -> Tensor:
-    """The high half of the product of twice the width: ``floor(a * b / 2**width)``."""
+    """Return the high half of the product of twice the width: ``floor(a * b / 2**width)``."""
     width = 8 * a.dtype.itemsize
     if width < 64:
         wide = dtypes.BY_NAME[a.dtype.name.replace(str(width), str(2 * width))]
@@ -86,7 +86,7 @@ def _integer_power(x: Any, exponent: Any) -> Any:
 
 @composite(COUNTING, eager=_integer_power, differentiable=False)
 def integer_power(x: Tensor, exponent: Tensor) -> Tensor:
-    """By squaring, exactly but for overflow, which wraps; negative powers are rounded towards 0."""
+    """Raise to a power by squaring, exactly except for wrapping; negative powers round towards 0."""
     out, square = where(_odd(exponent), x, 1), x
     for bit in range(1, x.dtype.itemsize * 8 - (x.dtype in dtypes.SIGNED)):
         square = square * square
@@ -99,7 +99,7 @@ def integer_power(x: Tensor, exponent: Tensor) -> Tensor:
 
 
 def whole_power(x: Tensor, exponent: int) -> Tensor:
-    """`x` times itself: the power of integers by a number that stands in the program.
+    """Return `x` times itself: the power of integers by a number that stands in the program.
 
     Raises
     ------

@@ -19,13 +19,13 @@ _INFINITY, _NAN = 0x7F800000, 0x7FC00000
 
 
 def narrow_bits(x: Tensor, row: dtypes.Row) -> Tensor:
-    """The bits of the number of a narrow float that is nearest to a float32, as an unsigned integer."""
+    """Return the bits of the narrow float nearest to a float32, as an unsigned integer."""
     found = _cut(x, row) if _is_cut(row) else _narrowed(x, row)
     return cast(found, dtype=row.word)
 
 
 def widen_bits(bits: Tensor, row: dtypes.Row) -> Tensor:
-    """The float32 that the bits of a number of a narrow float stand for."""
+    """Return the float32 that the bits of a number of a narrow float stand for."""
     bits = cast(bits, dtype=dtypes.uint32)
     found = shl(bits, 32 - row.bits) if _is_cut(row) else _widened(bits, row)
     return bitcast(found, dtype=dtypes.float32)
@@ -75,6 +75,6 @@ def _widened(bits: Tensor, row: dtypes.Row) -> Tensor:
 
 
 def _patterns(row: dtypes.Row) -> tuple[int, int]:
-    """The bits of the largest number, and of NaN without its sign."""
+    """Return the bits of the largest number, and of NaN without its sign."""
     largest, nan = (int(np.array(v).astype(row.dtype).view(row.word)) for v in (row.most, np.nan))
     return largest, nan & (1 << row.bits - 1) - 1

@@ -36,7 +36,7 @@ def rounds_twice(node: Node) -> bool:
 
 
 def cast_once(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
-    """Such a cast, as one of float32: of a number rounded to odd, the second rounding is as good as one."""
+    """Cast by way of float32 rounded to odd, so that the second rounding is as good as one."""
     short = x.dtype in dtypes.INTEGERS and x.dtype.itemsize == 4
     return cast(_jammed(x, dtypes.float32, 24) if short else round_to_odd(x), dtype=dtype)
 
@@ -47,7 +47,7 @@ def _is_longer(dtype: np.dtype[Any]) -> bool:
 
 @composite(Typing(NUMERIC.promote, lambda _given: dtypes.float32), differentiable=False)
 def round_to_odd(x: Tensor) -> Tensor:
-    """`x` in float32: where that is not exact, the neighbour whose last bit is 1."""
+    """Return `x` in float32: where that is not exact, the neighbour whose last bit is 1."""
     if not _is_longer(x.dtype):
         return cast(x, dtype=dtypes.float32)
     long = x.dtype in (dtypes.int64, dtypes.uint64)

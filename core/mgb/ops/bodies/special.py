@@ -178,7 +178,7 @@ def _minus_square(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _erfc_of_magnitude(a: Tensor) -> Tensor:
-    """``erfc(a)`` for a float64 ``a >= 1``: ``exp(-a**2)`` times a factor that falls slowly.
+    """Return ``erfc(a)`` for a float64 ``a >= 1``: ``exp(-a**2)`` times a factor that falls slowly.
 
     The map of all magnitudes to an interval is that of Shepherd and Laframboise (1981).
     """
@@ -217,14 +217,14 @@ def normal_ratio(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def normal_magnitude(x: Tensor) -> Tensor:
-    """``|x|``, or where the normal distribution function of ``-|x|`` is 0 one whose `damped` is 0 too."""
+    """Return ``|x|``, or where the normal distribution of ``-|x|`` is 0 one whose `damped` is 0 too."""
     a = magnitude(x)
     beyond = (-2 * vanishing_end(x.dtype)) ** 0.5
     return where(lt(NORMAL_HIGHEST[x.dtype], a), beyond, a)
 
 
 def damped(x: Tensor, low: Tensor | float, a: Tensor) -> Tensor:
-    """``(x + low) * exp(-a**2 / 2)`` for a `normal_magnitude` `a`; the square has nearly twice the digits."""
+    """Return ``(x + low) * exp(-a**2 / 2)`` for a `normal_magnitude` `a`, squared in twice the digits."""
     high_digits, low_digits = LN2[a.dtype]
     square, rest = _minus_square(a)
     n, exponent = round_scaled(a * a, -0.5 * LOG2_E, 1, VANISHING)
@@ -243,7 +243,7 @@ def _erf_far(a: Tensor) -> Tensor:
 
 
 def _erfc_single(x: Tensor) -> Tensor:
-    """Through double precision: the square is exact, and no error counts."""
+    """Compute in double precision: the square is exact, and no error counts."""
     a = at_most(magnitude(cast(x, dtype=dtypes.float64)), ERFC_HIGHEST[x.dtype])
     inverse = 1 / (a + 2)
     y = exp_wide(neg(a * a)) * (polynomial((a - 2) * inverse, ERFC[x.dtype][1]) * inverse)
@@ -252,7 +252,7 @@ def _erfc_single(x: Tensor) -> Tensor:
 
 @widen_halves
 def erfc(x: Tensor) -> Tensor:
-    """``1 - erf(x)``.
+    """Return ``1 - erf(x)``.
 
     Within 1 ULP in float32, 2 in float64, in the tail too, where ``1 - erf(x)`` has no digits left.
     """
@@ -286,7 +286,7 @@ def _piecewise(x: Tensor, pieces: Pieces, beyond: Terms | None) -> Terms:
 
 
 def _times_erfinv_ratio(x: Tensor, low: Tensor | float, w: Tensor, pieces: tuple[Pieces, Pieces]) -> Tensor:
-    """``(x + low) * erfinv(v) / v`` from ``w = -log(1 - v**2)``: pieces after Giles (2010), refitted."""
+    """Return ``(x + low) * erfinv(v) / v`` from ``w = -log(1 - v**2)``: after Giles (2010), refitted."""
     near, far = pieces
     root = sqrt(w)
     ratio, rest = _piecewise(root, far, None)
@@ -296,7 +296,7 @@ def _times_erfinv_ratio(x: Tensor, low: Tensor | float, w: Tensor, pieces: tuple
 
 
 def in_double(function: Body) -> Body:
-    """`function` knows float64 only; give it other floats as that."""
+    """Wrap `function`, which knows float64 only; other floats are converted to it."""
 
     @wraps(function)
     def widened(x: Tensor) -> Tensor:

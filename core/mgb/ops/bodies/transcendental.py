@@ -38,12 +38,12 @@ pow   = composite(ANALYTIC, eager=np.power,   name="pow",   grad=lambda g, y, a,
 
 
 def sin_grad(g: Tensor, x: Tensor) -> Tensor:
-    """``g * cos(x)``."""
+    """Return ``g * cos(x)``."""
     return g * cos(x)
 
 
 def cos_grad(g: Tensor, x: Tensor) -> Tensor:
-    """``-g * sin(x)``."""
+    """Return ``-g * sin(x)``."""
     return neg(g * sin(x))
 
 
@@ -53,7 +53,7 @@ def erf_grad(g: Tensor, x: Tensor) -> Tensor:
 
 
 def atan2_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """``x / (x**2 + y**2)`` and ``-y / (x**2 + y**2)``, divided by the larger first: squares overflow."""
+    """Return ``x / (x**2 + y**2)`` and ``-y / (x**2 + y**2)``, without overflow of the squares."""
     steep = lt(x * x, y * y)
     small, large = where(steep, x, y), where(steep, y, x)
     ratio = small / large
@@ -62,7 +62,7 @@ def atan2_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pow_grad(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """``y * x**(y - 1)``, 0 for ``x**0``, and ``z * log(x)``, 0 where the power is a flat 0."""
+    """Return ``y * x**(y - 1)``, 0 for ``x**0``, and ``z * log(x)``, 0 where the power is constant 0."""
     flat = logical_and(eq(x, 0), le(0, real(y) if y.dtype in dtypes.COMPLEX else y))
     # Next to 0 ``y / x`` is not finite, elsewhere its slope in `y` counts.
     # What is not chosen has finite slopes.

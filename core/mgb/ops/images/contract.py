@@ -111,7 +111,7 @@ def window_count(size: int, kernel: int, stride: int, padding: int, dilation: in
 def window_counts(
     name: str, size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair = (1, 1)
 ) -> Pair:
-    """`window_count` along both axes.
+    """Return `window_count` along both axes.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def _same_windows(name: str, g: Spec, y: Spec) -> None:
 
 
 def pad(x: Any, padding: Pair, value: Any = 0) -> Any:
-    """`x` (N, C, H, W) framed with `value`; `x` itself when there is nothing to add."""
+    """Return `x` (N, C, H, W) framed with `value`; `x` itself when there is nothing to add."""
     if padding == (0, 0):
         return x
     (n, c, h, w), (ph, pw) = x.shape, padding
@@ -185,13 +185,13 @@ def _windows(x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) 
 
 
 def _batches(images: int, bytes_each: int) -> Iterator[slice]:
-    """Ranges of images whose columns fit in `COLUMN_BYTES` together."""
+    """Yield ranges of images whose columns fit in `COLUMN_BYTES` together."""
     step = max(1, min(images, COLUMN_BYTES // max(1, bytes_each)))
     return (slice(i, min(i + step, images)) for i in range(0, images, step))
 
 
 def taps(kernel: Pair, stride: Pair, dilation: Pair, counts: Pair) -> Iterator[tuple[int, int, slice, slice]]:
-    """For each tap (i, j) of a kernel, the rows and columns that it meets."""
+    """Yield for each tap (i, j) of a kernel the rows and columns that it meets."""
     (sh, sw), (dh, dw) = stride, dilation
     for i in range(kernel[0]):
         rows = slice(i * dh, i * dh + sh * (counts[0] - 1) + 1, sh)

@@ -25,7 +25,7 @@ def _pool_infer(x: Spec, kernel: Pair, stride: Pair, padding: Pair) -> Spec:
 
 
 def _check_padding(kernel: Pair, padding: Pair) -> None:
-    """Wider padding would make windows without a pixel."""
+    """Check the padding: a wider one would make windows without a pixel."""
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         raise ShapeError(f"pooling: padding {padding} is more than half of the window {kernel}")
 
@@ -36,7 +36,7 @@ def _crop(framed: Any, padding: Pair) -> Any:
 
 
 def _tap_views(framed: Any, kernel: Pair, stride: Pair) -> list[Any]:
-    """For each tap of the window, the view (N, C, oh, ow) of the pixels it meets."""
+    """Return for each tap of the window the view (N, C, oh, ow) of the pixels it meets."""
     counts = window_counts("pooling", framed.shape[2:], kernel, stride, (0, 0))
     return [framed[:, :, rows, cols] for _i, _j, rows, cols in taps(kernel, stride, (1, 1), counts)]
 
@@ -54,7 +54,7 @@ def _max_eager(x: Any, kernel: Pair, stride: Pair, padding: Pair) -> Any:
 
 
 def _winners(x: Any, y: Any, kernel: Pair, stride: Pair, padding: Pair) -> list[Any]:
-    """For each tap, where it is the first to hold the maximum `y`, or the first NaN of a window with NaN."""
+    """Return for each tap where it is the first to hold the maximum `y`, or the first NaN of its window."""
     free = np.ones_like(y, dtype=np.bool_)
     winners = []
     for tap in _tap_views(pad(x, padding, lowest(x.dtype)), kernel, stride):

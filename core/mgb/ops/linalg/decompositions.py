@@ -48,7 +48,7 @@ def columns(x: Tensor, start: int, stop: int) -> Tensor:
 
 
 def _packed(*parts: Any) -> Any:
-    """Matrices of as many rows as they have, one under the other, filled up with 0 to one width."""
+    """Stack matrices of the same number of rows into one, filled up with 0 to one width."""
     width, height = max(p.shape[-1] for p in parts), sum(p.shape[-2] for p in parts)
     shape = (*parts[0].shape[:-2], height, width)
     out, top = np.zeros_like(parts[0], dtype=np.result_type(*(p.dtype for p in parts)), shape=shape), 0
@@ -59,13 +59,13 @@ def _packed(*parts: Any) -> Any:
 
 
 def _over(x: Tensor, gap: Tensor) -> Tensor:
-    """``x / gap``, and 0 where both are 0: where nothing is to be divided, as for what nothing depends on."""
+    """Return ``x / gap``, and 0 where both are 0, where there is nothing to divide."""
     nothing = eq(x, 0) & eq(gap, 0)
     return where(nothing, 0, x) / where(nothing, 1, gap)
 
 
 def _beside_diagonal(x: Tensor) -> Tensor:
-    """`x` with 0 on the diagonal."""
+    """Return `x` with 0 on the diagonal."""
     return where(on_diagonal(x), 0, x)
 
 
@@ -88,13 +88,15 @@ def _qr(a: Any, complete: bool) -> Any:
 
 
 def _qr_grad(g: Tensor, y: Tensor, a: Tensor, complete: bool) -> tuple[Tensor]:
-    """Seeger et al., "Auto-differentiating linear algebra" (2017).
+    """Return the gradient of Seeger et al., "Auto-differentiating linear algebra" (2017).
 
     Of a matrix wider than high the square on the left has the same `q`, and the rest is ``q @ r`` of its own.
     """
     height, width = a.shape[-2:]
     if complete and height > width:
-        raise NoGradientError("qr: the gradient of mode='complete' is that of matrices not higher than wide")
+        raise NoGradientError(
+            f"qr: the gradient of mode='complete' requires rows <= columns, got {height} x {width}"
+        )
     y = held(y)
     q, r = rows(y, 0, height), swapped(rows(y, height, height + width))
     dq, dr = rows(g, 0, height), swapped(rows(g, height, height + width))
@@ -139,7 +141,7 @@ def _svd(a: Any, full: bool) -> Any:
 
 
 def svd_parts(y: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Of what `svd_` packs: `u`, the values as one row, the conjugate of `v`, each with a column a value."""
+    """Unpack `svd_`: `u`, the values as one row, the conjugate of `v`, each with a column for each value."""
     height, width = shape[-2:]
     y = columns(y, 0, min(height, width))
     top = height + 1
@@ -147,7 +149,7 @@ def svd_parts(y: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _svd_grad(g: Tensor, y: Tensor, a: Tensor, full: bool) -> tuple[Tensor]:
-    """Townsend, "Differentiating the singular value decomposition" (2016).
+    """Return the gradient of Townsend, "Differentiating the singular value decomposition" (2016).
 
     Vectors beyond the number of values are any base of what is left: gradients of these count as 0.
     """
@@ -216,12 +218,12 @@ def _eigh(a: Any, upper: bool) -> Any:
 
 
 def eigen_parts(y: Tensor) -> tuple[Tensor, Tensor]:
-    """Of what `eigh_` packs: the eigenvalues as one row, and the vectors."""
+    """Unpack `eigh_`: the eigenvalues as one row, and the vectors."""
     return rows(y, 0, 1), rows(y, 1, y.shape[-1] + 1)
 
 
 def _eigh_grad(g: Tensor, y: Tensor, _a: Spec, upper: bool) -> tuple[Tensor]:
-    """Giles (2008), section 3.1; of a symmetric matrix, symmetric."""
+    """Return the gradient of Giles (2008), section 3.1; of a symmetric matrix, symmetric."""
     (values, vectors), (dvalues, dvectors) = eigen_parts(held(y)), eigen_parts(g)
     turned = _beside_diagonal(_skew(matmul(adjoint(vectors), dvectors)) * 0.5)
     dvalues = complex(real(dvalues), real(dvalues) * 0) if y.dtype in dtypes.COMPLEX else dvalues
@@ -268,7 +270,7 @@ def _eig_infer(a: Spec) -> Spec:
 
 
 def _complex(x: Any) -> Any:
-    """NumPy gives real numbers where all eigenvalues happen to be real."""
+    """Convert to complex: NumPy gives real numbers where all eigenvalues happen to be real."""
     return x.astype(dtypes.complex_of(x.dtype), copy=False)
 
 
@@ -278,7 +280,7 @@ def _eig(a: Any) -> Any:
 
 
 def _eig_grad(g: Tensor, y: Tensor, _a: Spec) -> tuple[Tensor]:
-    """Giles (2008), section 3.1, for vectors of length 1: Boeddeker et al. (2017), equation 4.77.
+    """Return the gradient of Giles (2008), section 3.1, for unit vectors: Boeddeker et al. (2017), eq. 4.77.
 
     Vectors may be turned by any angle: a result that depends on it has no gradient.
     """

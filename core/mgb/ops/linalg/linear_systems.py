@@ -62,18 +62,18 @@ def on_diagonal(x: Tensor) -> Tensor:
 def check_matrix(name: str, a: Spec) -> None:
     """Raise a `ShapeError` where `a` has no two axes."""
     if a.ndim < 2:
-        raise ShapeError(f"{name}: matrices stand in the last two axes, got shape {a.shape}")
+        raise ShapeError(f"{name}: needs matrices in the last two axes, got shape {a.shape}")
 
 
 def check_square(name: str, a: Spec) -> None:
     """Raise a `ShapeError` where `a` holds no square matrices."""
     check_matrix(name, a)
     if a.shape[-1] != a.shape[-2]:
-        raise ShapeError(f"{name}: the last two axes are to be of one length, got shape {a.shape}")
+        raise ShapeError(f"{name}: needs square matrices in the last two axes, got shape {a.shape}")
 
 
 def by_library(name: str, infer: Callable[..., Spec], rule: Callable[..., Any]) -> Rule:
-    """`rule`, whose LAPACK has locks of its own, as the eager rule of an op; what it refuses is named."""
+    """Wrap `rule`, whose LAPACK has its own locks, as the eager rule of an op; errors name the op."""
     undivided = forking.short_call(rule)
 
     @wraps(rule)
@@ -88,7 +88,7 @@ def by_library(name: str, infer: Callable[..., Spec], rule: Callable[..., Any]) 
 
 
 def cubic(node: Node) -> int:
-    """About the operations on a stack of matrices: for each element, as many as the shorter axis is long."""
+    """Estimate operations on a stack of matrices: the size times the length of the shorter axis."""
     spec = node.inputs[0].spec
     return 2 * spec.size * min(spec.shape[-2:])
 
@@ -109,7 +109,7 @@ def declare_library(
 
 
 def _each(function: Callable[..., Any], out: Any, *stacks: Any) -> Any:
-    """`function` of each matrix in `stacks`, whose leading axes broadcast, into `out`."""
+    """Apply `function` to each matrix in `stacks`, whose leading axes broadcast, and write to `out`."""
     batch = out.shape[:-2]
     spread = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in stacks]
     for place in np.ndindex(batch):
@@ -157,7 +157,7 @@ def _triangular_infer(a: Spec, b: Spec, lower: bool, unit_diagonal: bool) -> Spe
 
 
 def _triangular(a: Any, b: Any, lower: bool, unit_diagonal: bool) -> Any:
-    """On the host LAPACK's solver of triangles; elsewhere, where stacks have none, that of any matrix."""
+    """Solve by LAPACK's triangular solver on the host; elsewhere by the general one, which takes stacks."""
     if isinstance(a, np.ndarray):
         from scipy.linalg import solve_triangular
 
@@ -201,7 +201,7 @@ def _lstsq(a: Any, b: Any, rcond: float | None) -> Any:
 
 
 def _lstsq_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor, rcond: float | None) -> tuple[Tensor, Tensor]:
-    """Golub and Pereyra, "The differentiation of pseudo-inverses ..." (1973), with each inverse solved."""
+    """Return the gradient of Golub and Pereyra (1973), with each inverse solved."""
     y, a, b = held(y), held(a), held(b)
     turned = adjoint(a)
     db = lstsq_(turned, g, rcond=rcond)
@@ -256,7 +256,7 @@ def _pinv(a: Any, rcond: float | None) -> Any:
 
 
 def _pinv_grad(g: Tensor, y: Tensor, a: Tensor, rcond: float | None) -> tuple[Tensor]:
-    """Golub and Pereyra (1973), equation 4.12, transposed."""
+    """Return the gradient of Golub and Pereyra (1973), equation 4.12, transposed."""
     y, a = held(y), held(a)
     inverse, gradient = adjoint(y), adjoint(g)
     right = gradient - product(a, y, gradient)
@@ -277,7 +277,7 @@ pinv_ = declare_library(
 
 
 def _cholesky_grad(g: Tensor, y: Tensor, _a: Spec) -> tuple[Tensor]:
-    """Murray, "Differentiation of the Cholesky decomposition" (2016): of a symmetric matrix, symmetric."""
+    """Return the gradient of Murray (2016): of a symmetric matrix, symmetric."""
     upper = swapped(y)  # the adjoint of the factor
     inner = matmul(upper, g)
     diagonal = where(on_diagonal(inner), inner + held(inner), 0) * 0.25  # of which only what is real counts
@@ -324,7 +324,7 @@ det_ = declare_library(
 
 
 def _cofactor(a: Any) -> Any:
-    """By singular values, whose products without one of them need no division: right for any rank."""
+    """Compute cofactors by products of singular values without one: no division, right for any rank."""
     u, s, vh = np.linalg.svd(a)
     one = np.ones_like(s[..., :1])
     before = np.cumprod(np.concatenate((one, s[..., :-1]), -1), -1)

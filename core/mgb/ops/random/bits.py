@@ -77,7 +77,7 @@ def philox_uniform(
     shift: Tensor,
     most: Tensor,
 ) -> Tensor:
-    """A word as a number of [0, 1) in steps of 2**-24, times `factor`, plus `shift`, at most `most`."""
+    """Return a word as a number of [0, 1) in steps of 2**-24, times `factor`, plus `shift`, up to `most`."""
     bits = philox(which, c0, c1, c2, c3, k0, k1)
     return minimum(cast(shr(bits, 8), dtype=dtypes.float32) * 2.0**-24 * factor + shift, most)
 
@@ -109,5 +109,5 @@ def philox_normal(
 
 
 def unit(bits: Tensor) -> Tensor:
-    """32 bits as a float32 of [0, 1], exact near 0."""
+    """Return 32 bits as a float32 of [0, 1], exact near 0."""
     return cast(bits, dtype=dtypes.float32) * 2.0**-32

@@ -41,7 +41,7 @@ class Words:
         )
 
     def run(self, c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> None:
-        """The rounds of Philox, in 64 bits, where a product has both halves."""
+        """Run the rounds of Philox, in 64 bits, where a product has both halves."""
         shape = np.broadcast_shapes(*(x.shape for x in (c0, c1, c2, c3, k0, k1)))
         self.even, self.odd, self._product = self._memory[: 6 * math.prod(shape)].reshape(3, 2, *shape)
         for lane, word in zip((*self.even, *self.odd), (c0, c2, c1, c3), strict=True):
@@ -58,7 +58,7 @@ class Words:
             key &= _LOW
 
     def floats(self) -> tuple[Any, Any, Any]:
-        """`even` and `odd` in float32, and room for half of that, in the place of `even`."""
+        """Return `even` and `odd` in float32, and room for half of that, in the place of `even`."""
         even, odd = self._product.reshape(-1).view(np.float32).reshape(2, *self.even.shape)
         even[...], odd[...] = self.even.view(np.int64), self.odd.view(np.int64)  # sooner than from uint64
         room = self.even.reshape(-1).view(np.float32)[: even.size].reshape(even.shape)
@@ -114,7 +114,7 @@ def _new(shape: tuple[int, ...], dtype: np.dtype[Any], like: Any) -> Any:
 
 
 def _give_out(which: Any, values: Sequence[Any], out: Any) -> None:
-    """``out = values[which]``, element by element; as a rule `which` varies where counters do not."""
+    """Write ``out = values[which]``, element by element; as a rule `which` varies where counters do not."""
     last, which = len(values) - 1, to_host(which)
     for place in np.ndindex(which.shape):
         value = values[min(int(which[place]), last)]
@@ -132,14 +132,14 @@ def words(block: Words) -> Sequence[Any]:
 
 
 def pairs(block: Words) -> Sequence[Any]:
-    """Words 0 and 1 as one number of 64 bits, the less significant half first; words 2 and 3 as well."""
+    """Return words 0 and 1 as one 64-bit number, the less significant half first; words 2 and 3 as well."""
     block.odd <<= _BITS
     block.odd |= block.even
     return tuple(block.odd)
 
 
 def units(block: Words) -> Sequence[Any]:
-    """Floats of [0, 1) in steps of 2**-24."""
+    """Return floats of [0, 1) in steps of 2**-24."""
     block.even >>= np.uint64(8)
     block.odd >>= np.uint64(8)
     even, odd, _ = block.floats()
@@ -168,12 +168,12 @@ def normals(block: Words) -> Sequence[Any]:
 
 
 def scale(out: Any, factor: Any, shift: Any) -> None:
-    """``out * factor + shift``."""
+    """Write ``out * factor + shift`` to `out`."""
     out *= factor
     out += shift
 
 
 def scale_below(out: Any, factor: Any, shift: Any, most: Any) -> None:
-    """The same, and no more than `most`."""
+    """Write ``out * factor + shift``, but no more than `most`, to `out`."""
     scale(out, factor, shift)
     np.minimum(out, most, out=out)

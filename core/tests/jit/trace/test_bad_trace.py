@@ -327,7 +327,7 @@ def test_trace_rejects_unknown_options_and_bad_arguments():
             errors.TraceInputError, match=f"write @{method.__name__} in the line above @trace"
         ):
             trace(method(lambda x: x))
-    with pytest.raises(errors.TraceInputError, match="trace takes a function, not a Tensor"):
+    with pytest.raises(errors.TraceInputError, match="trace needs a function, got a Tensor"):
         trace(tensor(1.0))
     constant = trace(lambda x: x + 1.0, capture_as_const=True)
     with pytest.raises(errors.TraceInputError, match=r"args\[0\] is a float; pass it by keyword"):

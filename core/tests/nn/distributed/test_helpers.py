@@ -60,7 +60,7 @@ def test_shard_save_and_load_in_one_process(tmp_path: Path) -> None:
 def test_launcher_rejects_unsupported_jobs() -> None:
     with pytest.raises(LaunchError, match=r"several machines by `mpiexec -n 8"):
         launcher(print, n_gpus=2, world_size=8)
-    with pytest.raises(LaunchError, match="at least one process"):
+    with pytest.raises(LaunchError, match="n_gpus must be at least 1"):
         launcher(print, n_gpus=0)
     with pytest.raises(LaunchError, match="its own launcher does"):
         Communicator.command(type("Silent", (), {"name": "silent"})(), 2, ["x.py"])  # type: ignore[arg-type]

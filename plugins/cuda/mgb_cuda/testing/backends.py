@@ -22,7 +22,7 @@ HEAVY = ("cuda", "cupy", "nvidia", "triton", "torch")
 
 
 def without_compiler(device: Any) -> Any:
-    """`device`, as where kernels are loaded but nothing can be compiled."""
+    """Return `device`, as where kernels are loaded but nothing can be compiled."""
 
     def refuse(source: str) -> bytes:
         raise RuntimeError("there is no compiler here")

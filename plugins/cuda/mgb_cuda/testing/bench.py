@@ -98,7 +98,7 @@ def call(run: Callable[..., None], graph: Graph, arrays: Sequence[Any]) -> tuple
 
 
 def unasked(traits: Traits) -> Traits:
-    """These, of a backend that never serves a program that names none."""
+    """Return these traits, of a backend that never serves a program that names none."""
     return replace(traits, priority=EagerBackend().traits.priority - 1)
 
 

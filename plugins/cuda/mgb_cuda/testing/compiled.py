@@ -160,7 +160,7 @@ class Budgets(Compiled):
 
     @pytest.mark.parametrize("name", [name for name, (_, shape) in PROGRAMS.items() if len(shape) == 2])
     def test_transposed_large_array_kernels_fit_the_register_budget(self, name: str) -> None:
-        """Their inputs, that is; outputs are row-major."""
+        """Check transposed inputs, that is; outputs are row-major."""
         function, shape = PROGRAMS[name]
         device = self.paper()
         unit = unit_of(self.bench, device, self.bench.traced(function, like("float32", shape)))

@@ -106,7 +106,7 @@ def _build(folder: Path, source: str, target: Path) -> None:
 
 
 def _entries(source: str) -> str:
-    """For each kernel a function that launches it."""
+    """Return for each kernel a function that launches it."""
     waits = "true" if WAITS.search(source) else "false"
     lines = []
     for cluster, name, params in KERNEL.findall(source):

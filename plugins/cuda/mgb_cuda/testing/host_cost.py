@@ -23,7 +23,7 @@ from ..packing import Packet
 def costs(
     backend: Any, traced: Callable[..., Any], asarray: Callable[..., Any]
 ) -> dict[str, tuple[float, float]]:
-    """Microseconds of the processor for a call of one kernel, of ten, of a graph: least and median.
+    """Measure microseconds of the processor for a call of one kernel, of ten, of a graph: least and median.
 
     As in a program, the strides of what no kernel writes alone are looked at.
     """

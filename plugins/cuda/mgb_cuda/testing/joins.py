@@ -12,7 +12,7 @@ from .suite import Suite
 
 
 def launches(device: Any) -> list[tuple[int, int]]:
-    """The grids of the launches of `device` to come."""
+    """Return the grids of the launches of `device` to come."""
     grids: list[tuple[int, int]] = []
     plain = device.launcher
 

@@ -55,12 +55,12 @@ WITHOUT_CACHE = {"MGB_CACHE": "0"}
 
 
 def answer(folder: Path, script: str, **variables: str) -> Any:
-    """The JSON that `script` prints last, in a new process where the driver is the stub in `folder`."""
+    """Return the JSON that `script` prints last, in a new process with the stub driver in `folder`."""
     return _last(stub.run(folder, script, **WITHOUT_CACHE | variables))
 
 
 def forked(folder: Path, prepared: str, script: str, **variables: str) -> Any:
-    """The same, from a process that is forked from one which has run `prepared`."""
+    """Return it from a process that is forked from one which has run `prepared`."""
     return _last(_forks(folder, prepared).run(script, **WITHOUT_CACHE | variables))
 
 
@@ -174,7 +174,7 @@ print(json.dumps(notes.library.stub_libraries()))
         assert self.run(stub_folder, script) == 1
 
     def test_recompiled_kernel_is_not_loaded_again(self, stub_folder: Path) -> None:
-        """Nothing is unloaded: a graph that a user has captured may launch it."""
+        """Check that nothing is unloaded: a graph that a user has captured may launch it."""
         script = """
 x = np.zeros(1000, np.float32)
 for _ in range(3):

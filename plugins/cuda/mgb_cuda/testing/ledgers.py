@@ -85,7 +85,7 @@ class Ledgers(Suite):
     beyond: ClassVar[Mapping[str, set[str]]] = {}
 
     def ledger(self, case: Case, architecture: int) -> Ledger:
-        """Of the kernels for a case."""
+        """Return the ledger of the kernels for a case."""
         device = OnScales(self.toolchain, architecture)
         arrays = [like(case.dtype, shape) for shape in case.shapes]
         unit = unit_of(self.bench, device, self.bench.traced(case.function, *arrays))

@@ -30,7 +30,7 @@ def rows(x: Any) -> list[Any]:
 
 
 def columns(x: Any) -> list[Any]:
-    """Folds of which the second needs the first."""
+    """Return reductions of which the second needs the first."""
     first = reduce_sum(x, axis=(0,))
     second = reduce_sum(x * (first * 0.0001), axis=(0,))
     return [x * second, first, second]
@@ -62,7 +62,7 @@ def sample(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 
 def mutate(device: Any, pattern: str, into: str, which: int, after: str = "") -> Any:
-    """`device`, when it changes one place of each text before it compiles it.
+    """Return `device`, when it changes one place of each text before it compiles it.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class Mutations(Suite):
         assert not missed, f"of {count} places these are not caught: {missed}\n{self.texts(program)[-1]}"
 
     def test_each_mutation_changes_some_kernel(self) -> None:
-        """A pattern that stands nowhere would catch nothing."""
+        """Check each pattern: one that occurs nowhere would catch nothing."""
         texts = []
         for name, (function, shape, _) in self.programs.items():
             device = self.device(name)

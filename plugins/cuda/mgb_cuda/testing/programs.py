@@ -28,7 +28,7 @@ def normalise(x: Any, axis: Axes = (1,)) -> Any:
 
 
 def log_sum(x: Any, axis: Axes = (1,)) -> Any:
-    """With a shift that is not the maximum where that is infinite, as the functional layer has it."""
+    """Compute it with a shift, not the maximum where that is infinite, as the functional layer does."""
     top = reduce_max(x, axis=axis)
     shift = where(lt(top - top, 1), top, 0)
     return log(reduce_sum(exp(x - shift), axis=axis)) + shift
@@ -56,7 +56,7 @@ KINDS = ("plain", "rising", "falling", "far from 0", "outliers", "all the same",
 
 
 def rows_of(kind: str, shape: tuple[int, int]) -> Array:
-    """Rows of one of `KINDS`, six at least."""
+    """Return rows of one of `KINDS`, six at least."""
     x = np.random.default_rng(3).normal(size=shape).astype(np.float32)
     if kind == "rising":
         return np.sort(x * 10, axis=1)

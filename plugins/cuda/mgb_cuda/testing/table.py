@@ -61,7 +61,7 @@ class Case:
 
 
 def wide(x: Any) -> Any:
-    """As layers compute with narrow numbers."""
+    """Widen narrow numbers as layers do."""
     return cast(x, dtype=np.dtype(np.float32))
 
 
@@ -110,7 +110,7 @@ def rows(length: int, columns: int = N) -> tuple[tuple[int, ...], ...]:
 
 
 def scaled(length: int) -> tuple[tuple[int, ...], ...]:
-    """The same with two arrays that are the same for each row."""
+    """Return the same with two arrays that are the same for each row."""
     return (*rows(length), (1, length), (1, length))
 
 

@@ -23,7 +23,7 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...], int, Callable[[Any], bool]]
 
 
 def limited(device: Any, most: int) -> Any:
-    """`device`, when it has registers for so many threads of a block."""
+    """Return `device`, when it has registers for so many threads of a block."""
 
     def refuse(function: Any, threads: int) -> None:
         if threads > most:
@@ -100,7 +100,7 @@ class Geometries(Variants):
             assert holds(variant), variant
 
     def test_schedules_with_limited_threads_per_block(self, narrow: str, most: int) -> None:
-        """The schedules of a device that has no registers for more threads."""
+        """Check the schedules of a device that has no registers for more threads."""
         shape, axis, multiprocessors, _ = self.geometry(narrow)
         x = np.random.default_rng(0).normal(size=shape).astype(np.float32) * 3
         device = limited(self.bench.device(multiprocessors), most)
@@ -199,7 +199,7 @@ class Layouts(Variants):
         assert {plan.choice.variant.lanes for plan in kernel.state.unit().plans.values()} == {4}
 
     def test_strides_that_are_not_a_multiple_of_the_element_size(self) -> None:
-        """Strides that are no multiple of an element, as fields of records have."""
+        """Check strides that are not a multiple of an element, as fields of records have."""
         records = np.zeros(50, np.dtype([("flag", np.uint8), ("x", "<f4")]))
         records["x"] = np.arange(50)
         graph = self.bench.traced(lambda x: x + 1, records["x"])
@@ -219,7 +219,7 @@ class Layouts(Variants):
     @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1)], ids=["first", "last", "both"])
     @pytest.mark.parametrize("shape", [(90, 70), (3, 5000), (3000, 9)], ids=str)
     def test_reductions_of_transposed_arrays(self, shape: Axes, axis: Axes, function: Any) -> None:
-        """Where they are all that there is to load and store, rows lie as memory does."""
+        """Check that rows lie as memory does where transposed arrays are all there is to load and store."""
         x = np.random.default_rng(4).normal(size=shape).astype(np.float32) * 3
         (found,), variant = self.run(lambda x: function(x, axis), self.bench.device(4), x.T)
         check(function, x.T, axis, found)
@@ -228,7 +228,7 @@ class Layouts(Variants):
 
     @pytest.mark.parametrize("seed", range(6))
     def test_reductions_of_any_strides(self, seed: int) -> None:
-        """Arrays with axes in any order, some backwards, spread or broadcast; any axes are folded."""
+        """Check axes in any order, some backwards, spread or broadcast; any axes are reduced."""
         random = np.random.default_rng(seed)
         shape = tuple(random.integers(2, 12, 4).tolist())
         axis = tuple(sorted(random.choice(4, random.integers(1, 4), replace=False).tolist()))
@@ -248,7 +248,7 @@ class Layouts(Variants):
 
     @pytest.mark.parametrize("apart", [1 << 20, (1 << 31) + 16])
     def test_offsets_beyond_32_bits(self, apart: int) -> None:
-        """Rows further apart than 32 bits count; nothing but the rows themselves has memory behind it."""
+        """Check rows further apart than 32 bits count; only the rows themselves are backed by memory."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
         memory = np.frombuffer(mmap.mmap(-1, 4 * (2 * apart + 4), flags=flags), np.float32)
         x = np.lib.stride_tricks.as_strided(memory, (3, 4), (4 * apart, 4), writeable=True)
@@ -290,7 +290,7 @@ class Online(Variants):
         assert problem(found, judge(of(lambda x: function(x, axis), x), [x])[0]) is None
 
     def test_online_variant_is_not_used_if_the_second_pass_needs_x(self) -> None:
-        """The second pass also has a use of its own for x."""
+        """Check a second pass that also has a use of its own for x."""
 
         def both(x: Any) -> list[Any]:
             top = reduce_max(x, axis=(1,))

@@ -77,15 +77,15 @@ class Body:
         )
 
     def select(self, condition: str, a: str, b: str, type_: Type) -> str:
-        """`a` where `condition` holds, else `b`."""
+        """Return `a` where `condition` holds, else `b`."""
         return self.builder.select(condition, a, b, type_)
 
     def constant(self, value: Any, dtype: str) -> str:
-        """The same number in each lane."""
+        """Return the same number in each lane."""
         return self.builder.number(value, self.type(dtype))
 
     def number(self, value: int, element: str) -> str:
-        """The same number of type `element` in each lane."""
+        """Return the same number of type `element` in each lane."""
         return self.builder.number(value, self.lanes.of(element))
 
     def spread(self, scalar: str, element: str) -> str:

@@ -102,7 +102,7 @@ class Builder(ABC):
 
     @abstractmethod
     def module(self, name: str) -> str:
-        """The text of the module whose one function, ``name(arrays, plan, span)`` of words, ends here."""
+        """Return the text of the module whose function ``name(arrays, plan, span)`` of words ends here."""
 
     # operations
 
@@ -123,15 +123,15 @@ class Builder(ABC):
 
     @abstractmethod
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
-        """`a` where `condition` holds, else `b`; the condition has as many lanes."""
+        """Return `a` where `condition` holds, else `b`; the condition has as many lanes."""
 
     @abstractmethod
     def number(self, value: Any, type_: Type) -> str:
-        """The same number in each lane."""
+        """Return the same number in each lane."""
 
     @abstractmethod
     def numbers(self, type_: Type) -> str:
-        """0 in the first lane of integers, and one more in each."""
+        """Return 0 in the first lane of integers, and one more in each."""
 
     @abstractmethod
     def spread(self, scalar: str, type_: Type) -> str:
@@ -147,7 +147,7 @@ class Builder(ABC):
 
     @abstractmethod
     def slide(self, vector: str, before: str, by: int, type_: Type) -> str:
-        """The lanes of a vector moved up by so many, behind those of `before`, a vector of equal numbers."""
+        """Return a vector's lanes moved up by so many, after those of `before`, a vector of equal numbers."""
 
     @abstractmethod
     def across(self, operation: str, vector: str, type_: Type, flag: str = "") -> str:
@@ -155,7 +155,7 @@ class Builder(ABC):
 
     @abstractmethod
     def mask(self, count: str, lanes: int) -> str:
-        """Bits of which the first `count` are set."""
+        """Return bits of which the first `count` are set."""
 
     # memory
 
@@ -221,29 +221,29 @@ class Builder(ABC):
         return self.number(value, INDEX)
 
     def add(self, a: str, b: str) -> str:
-        """``a + b``."""
+        """Return ``a + b``."""
         zero = self.index(0)
         if zero in (a, b):
             return a if b == zero else b
         return self.apply("add", (a, b), INDEX)
 
     def sub(self, a: str, b: str) -> str:
-        """``a - b``."""
+        """Return ``a - b``."""
         return a if b == self.index(0) else self.apply("sub", (a, b), INDEX)
 
     def mul(self, a: str, b: str) -> str:
-        """``a * b``."""
+        """Return ``a * b``."""
         one = self.index(1)
         if one in (a, b):
             return a if b == one else b
         return self.apply("mul", (a, b), INDEX)
 
     def div(self, a: str, b: str) -> str:
-        """``a // b`` of places, which are at least 0, by lengths, which are more."""
+        """Return ``a // b`` of positions, which are at least 0, by lengths, which are more."""
         return self.apply("udiv", (a, b), INDEX)
 
     def rem(self, a: str, b: str) -> str:
-        """``a % b``, likewise."""
+        """Return ``a % b`` of positions, likewise."""
         return self.apply("urem", (a, b), INDEX)
 
     def least(self, a: str, b: str) -> str:

@@ -52,7 +52,7 @@ class Nest(Reaching):
         return self.module(SYMBOL)
 
     def extents(self) -> None:
-        """The lengths that reductions fold, as numbers."""
+        """Write the lengths that reductions run over, as numbers."""
         for node in self.frame.graph.nodes:
             if node.op is EXTENT:
                 folds = self.frame.span[node] != self.frame.span[node.inputs[0]]
@@ -63,7 +63,7 @@ class Nest(Reaching):
     # rows
 
     def rows(self, row: Callable[[str, list[str]], Sequence[str]], tiled: bool) -> None:
-        """The loop over rows, each as `row` writes it."""
+        """Write the loop over rows, each as `row` writes it."""
         row0, row1 = self.span("row0"), self.span("row1")
         tiles = [(row0, INDEX), (row0, INDEX)] if tiled else []
         self.loop(row0, row1, self.index(1), tiles, row, "row")
@@ -113,7 +113,7 @@ class Nest(Reaching):
                 self.row_names[node] = self.element(o, access, rows[o], self.index(0), SCALAR)
 
     def stage(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
-        """A pass, if it is among those that are wanted."""
+        """Write a pass, if it is among those that are requested."""
         if self.frame.stages == 1:
             self.chunks(k, part, rows, width)
             return
@@ -169,7 +169,7 @@ class Nest(Reaching):
     # passes
 
     def chunks(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
-        """The loop over the chunks of a row."""
+        """Write the loop over the chunks of a row."""
         chunk0, chunk1 = self.span("chunk0"), self.span("chunk1")
         scans = [v for v in self.scans_of(part) if v not in part.totals]
         begun = self.begun(scans, chunk0, width)
@@ -271,7 +271,7 @@ class Nest(Reaching):
         self.loop(self.index(0), self.slot("chunks"), self.index(1), [], chunk)
 
     def row_values(self, nodes: Iterable[Node], rows: dict[Operand, str], width: str) -> None:
-        """Values of which a row has one; where the lanes are columns, there is one in each."""
+        """Write values of which a row has one; where the lanes are columns, there is one in each."""
         nodes = [v for v in nodes if v not in self.row_names and v.op is not CONST]
         if not self.frame.columns:
             self.compute(nodes, self.row_names, SCALAR, self.index(0))

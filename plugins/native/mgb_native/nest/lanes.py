@@ -80,7 +80,7 @@ class Loops(Builder):
         self.vector = vector
 
     def width(self, nodes: Iterable[Node], folds: bool = False) -> Width:
-        """That of a loop that reads and computes `nodes`: the widest of them fill a vector."""
+        """Return the width of a loop that reads and computes `nodes`: the widest of them fill a vector."""
         nodes = tuple(nodes)
         sizes = [self.bytes_of(v) for v in nodes]
         ops = sum(v.op.kind is not Kind.LEAF for v in nodes)
@@ -183,7 +183,7 @@ class Loops(Builder):
         return Value(self._counted(body, narrow, type_), lanes.count)
 
     def _counted(self, body: Body, start: str, type_: str) -> str:
-        """`start` and what follows it, one more in each lane."""
+        """Return `start` and what follows it, one more in each lane."""
         if not body.lanes.count:
             return start
         steps = self.numbers(body.lanes.of(type_))

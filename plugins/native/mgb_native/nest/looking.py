@@ -92,7 +92,7 @@ class Looking(Given):
         return body.select(wrong, zero, place, words)
 
     def tell(self, wrong: str, given: str, axis: int, length: str, body: Body) -> None:
-        """Where there is a wrong index, write what is refused."""
+        """Write what is rejected, where there is a wrong index."""
         words, lanes = body.lanes.of("i64"), body.lanes.count
 
         def tell() -> None:

@@ -79,7 +79,7 @@ class Reaching(Scanning):
         return [*names, index][: count - first]
 
     def moved(self, start: str, slots: Iterable[int], places: Iterable[str]) -> str:
-        """`start`, moved to `places` by the strides in `slots`."""
+        """Return `start`, moved to `places` by the strides in `slots`."""
         for at, place in zip(slots, places, strict=False):
             start = self.add(start, self.mul(place, self.slot(at)))
         return start
@@ -121,7 +121,7 @@ class Reaching(Scanning):
         return self.given[key]
 
     def ask(self, wanted: str, at: dict[Operand, str], away: str, count: str) -> None:
-        """Where a slot of the plan is not 0, have `count` elements of a later row on their way from memory.
+        """Prefetch `count` elements of a later row, where a slot of the plan is not 0.
 
         They are `away` rows from those at `at`.
         """

@@ -87,7 +87,7 @@ class Units:
         return nest.loop(run0, run1, one, carried, turn, "run")
 
     def run(self, run: str, length: str, units: tuple[str, str], carried: Sequence[Carried]) -> list[str]:
-        """One run along the innermost folded loop, as far as it is among the units."""
+        """Return one run along the innermost reduced loop, as far as it is among the units."""
         nest, frame = self.nest, self.frame
         places = nest.places(run, "folded", 1)
         bases = {

@@ -112,7 +112,7 @@ def _mulhi(body: Body, node: Node, a: str, b: str) -> str:
 
 
 def _remainder(body: Body, a: str, b: str, dtype: str) -> str:
-    """C's ``fmod``. It would be a call for each lane: the one of float32 is expanded inline."""
+    """Return C's ``fmod``; it would be a call for each lane, so that of float32 is expanded inline."""
     if dtype != "float32" or not body.lanes.count:
         return body.op("frem", (a, b), body.type(dtype))
     sizes = [body.op("fabs", (body.change("fpext", x, "f32", "f64"),), body.type("float64")) for x in (a, b)]
@@ -128,7 +128,7 @@ def _fmod(body: Body, node: Node, a: str, b: str) -> str:
 
 
 def convert(body: Body, x: str, source: str, target: str) -> str:
-    """`x` of dtype `source` in dtype `target`; what is rounded to a narrow float is held in float32 again."""
+    """Return `x` of dtype `source` in dtype `target`; narrow floats are rounded and held in float32."""
     if target in HELD:
         return widen(body, narrow(body, convert(body, x, source, "float32"), target), target)
     source = HELD.get(source, source)
@@ -151,21 +151,21 @@ def _conversion(source: str, target: str) -> str:
 
 
 def widen(body: Body, bits: str, dtype: str) -> str:
-    """The float32 that the bits of a narrow float stand for; exact."""
+    """Return the float32 that the bits of a narrow float stand for; exact."""
     if dtype == "float16":
         return body.change("fpext", body.change("bitcast", bits, "i16", "f16"), "f16", "f32")
     return _computed(body, widening(dtypes.BY_NAME[dtype]), bits)
 
 
 def narrow(body: Body, x: str, dtype: str) -> str:
-    """The bits of the narrow float nearest to a float32; a tie goes to the even one, NaN stays NaN."""
+    """Return the bits of the narrow float nearest to a float32; a tie goes to the even one, NaN stays NaN."""
     if dtype == "float16":
         return body.change("bitcast", body.change("fptrunc", x, "f32", "f16"), "f16", "i16")
     return _computed(body, narrowing(dtypes.BY_NAME[dtype]), x)
 
 
 def _computed(body: Body, graph: Graph, *xs: str, given: Mapping[str, Word] | None = None) -> str:
-    """The one output of a graph, by the words that are given and by ours."""
+    """Return the one output of a graph, by the words that are given and by ours."""
 
     def rule(node: Node, *operands: str) -> str:
         if node.op is CONST:
@@ -178,14 +178,14 @@ def _computed(body: Body, graph: Graph, *xs: str, given: Mapping[str, Word] | No
 
 
 def to_memory(body: Body, x: str, dtype: str) -> str:
-    """A value as it lies in memory."""
+    """Return a value as it lies in memory."""
     if dtype == "bool":
         return body.change("zext", x, "i1", "i8")
     return narrow(body, x, dtype) if dtype in HELD else x
 
 
 def from_memory(body: Body, x: str, dtype: str) -> str:
-    """A value of what lies in memory."""
+    """Return a value of what lies in memory."""
     if dtype == "bool":
         return body.is_not_zero(x, body.lanes.of("i8"))
     return widen(body, x, dtype) if dtype in HELD else x
@@ -245,7 +245,7 @@ def _step(fold: Node) -> str:
 
 
 def waits(fold: Node) -> bool:
-    """Whether a step of a reduction takes several instructions, each of which waits for the one before."""
+    """Return whether a step of a reduction takes several instructions, each waiting for the one before."""
     return _step(fold) in ("maximum", "minimum")
 
 

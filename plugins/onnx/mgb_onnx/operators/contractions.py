@@ -51,7 +51,7 @@ def gemm(
 
 @operator("Einsum")
 def einsum(*xs: Tensor, equation: str) -> Tensor:
-    """By NumPy's rules."""
+    """Sum by NumPy's rules."""
     try:
         return einstein.einsum(equation, *xs)
     except ShapeError as error:
@@ -60,7 +60,7 @@ def einsum(*xs: Tensor, equation: str) -> Tensor:
 
 @operator("Det")
 def determinant(x: Tensor) -> Tensor:
-    """By expansion along the first row."""
+    """Expand along the first row."""
     n = x.shape[-1]
     if n == 1:
         return reshape(x, shape=x.shape[:-2])
@@ -100,7 +100,7 @@ def borders(
 
 
 def framed(x: Tensor, edges: Borders) -> Tensor:
-    """`x` (N, C, ...) with zeros around its images; a negative border is cut off."""
+    """Return `x` (N, C, ...) with zeros around its images; a negative border crops."""
     if not any(a or b for a, b in edges):
         return x
     inner: list[Any] = [(0, d, 1) for d in x.shape[:2]]
@@ -115,14 +115,16 @@ def framed(x: Tensor, edges: Borders) -> Tensor:
 def convolved(
     x: Tensor, w: Tensor, edges: Borders, strides: Sequence[int], dilations: Sequence[int], groups: int
 ) -> Tensor:
-    """Cross-correlation over any number of axes: beyond two, a sum over the taps of the outer ones."""
+    """Cross-correlate over any number of axes: beyond two, sum over the taps of the outer ones."""
     if x.ndim == 3:
         row = convolved(_outer(x), _outer(w), [(0, 0), *edges], (1, *strides), (1, *dilations), groups)
         return reshape(row, shape=(*row.shape[:2], row.shape[3]))
     if x.ndim > 4:
         return _convolved_slices(x, w, edges, strides, dilations, groups)
     if x.ndim < 3:
-        raise ShapeError(f"a convolution of images {x.shape}, which have no axis")
+        raise ShapeError(
+            f"a convolution needs images (N, C, ...) with at least one spatial axis, got shape {x.shape}"
+        )
     even = all(a == b and a >= 0 for a, b in edges)
     padding = tuple(a for a, _ in edges) if even else (0, 0)
     return contract.conv2d(
@@ -132,7 +134,7 @@ def convolved(
 
 
 def _outer(x: Tensor) -> Tensor:
-    """With an axis of length 1 before the first axis of the images."""
+    """Insert an axis of length 1 before the first axis of the images."""
     return reshape(x, shape=(*x.shape[:2], 1, *x.shape[2:]))
 
 

@@ -34,7 +34,7 @@ def branch(condition: Value, *, then_branch: Closure, else_branch: Closure) -> t
 
 @operator("Loop", folds=False)
 def loop(turns: Value, condition: Value, *state: Value, body: Closure, wanted: int) -> tuple[Value, ...]:
-    """The last values that are carried, then for each scanned result its values of all turns, stacked."""
+    """Return the last carried values, then for each scanned result its values of all turns, stacked."""
     most = math.inf if turns is None else int(number(host_of(turns)))
     going = condition is None or _holds(condition)
     rows: list[tuple[Value, ...]] = []
@@ -92,7 +92,7 @@ def _at(x: Value, axis: int, place: int) -> Value:
 
 
 def stacked(values: Sequence[Value], axis: int) -> Value:
-    """Values of one shape along a new axis: known ones stay known."""
+    """Stack values of one shape along a new axis: known ones stay known."""
     if not any(isinstance(v, Tensor) for v in values):
         meter().value([len(values), *np.shape(values[0])])
         return np.stack(values, axis)

@@ -45,7 +45,7 @@ def constant(
     if value_int is not None or value_ints is not None:
         return np.array(value_ints if value_int is None else value_int, np.int64)
     if value_string is not None or value_strings is not None:
-        raise UnsupportedError("texts are not supported")
+        raise UnsupportedError("strings are not supported")
     raise FileFormatError("Constant without a value")
 
 
@@ -152,7 +152,7 @@ def bernoulli(x: Tensor, *, dtype: int | None = None, seed: float | None = None)
 
 @operator("Multinomial", folds=False)
 def multinomial(x: Tensor, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Tensor:
-    """Classes drawn by the logarithms of their weights: where a uniform number meets the running sums."""
+    """Draw classes by the logarithms of their weights: where a uniform number meets the running sums."""
     rows, classes = x.shape
     sums = cumsum_(softmax(x, 1), axis=1)
     drawn = generator(x.device).uniform(size=(rows, sample_size, 1))
@@ -170,7 +170,7 @@ def dropout(
     wanted: int,
     seed: int | None = None,
 ) -> Value:
-    """Unchanged unless the node is in training mode; the mask is the second result."""
+    """Return it unchanged unless the node is in training mode; the mask is the second result."""
     share = 0.5 if ratio is None else float(number(ratio))
     training = training_mode is not None and bool(number(training_mode))
     if training and share:

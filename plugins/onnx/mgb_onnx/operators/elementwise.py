@@ -92,7 +92,7 @@ for _name, _word in _SAME.items():
 
 
 def like(value: Tensor, x: Tensor) -> Tensor:
-    """`value` in the dtype of `x`."""
+    """Return `value` in the dtype of `x`."""
     return value if value.dtype == x.dtype else cast(value, dtype=x.dtype)
 
 
@@ -101,7 +101,7 @@ def like(value: Tensor, x: Tensor) -> Tensor:
 
 @operator("Div")
 def div(x: Tensor, y: Tensor) -> Tensor:
-    """Integers are divided towards zero."""
+    """Divide; integers are divided towards zero."""
     if x.dtype in dtypes.FLOATS:
         return x / y
     if x.dtype in dtypes.UNSIGNED:
@@ -116,7 +116,7 @@ def mod(x: Tensor, y: Tensor, *, fmod: int = 0) -> Tensor:
 
 @operator("Pow")
 def power(x: Tensor, y: Tensor) -> Tensor:
-    """In the dtype of the base."""
+    """Raise to a power in the dtype of the base."""
     if x.dtype in dtypes.FLOATS:
         return like(transcendental.pow(x, like(y, x)), x)
     if y.dtype in dtypes.FLOATS:
@@ -191,7 +191,7 @@ def identity(x: Value) -> Value:
 
 @operator("Cast")
 def cast_to(x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
-    """`round_mode` speaks of floats that mgb does not have."""
+    """Cast; `round_mode` is for floats that mgb does not have."""
     return _cast(x, dtype_of(to, "Cast"), saturate)
 
 

@@ -80,7 +80,7 @@ _FOLDS = {"mul": mul, "max": maximum, "min": minimum}
 
 
 def _folded(x: Tensor, updates: Tensor, columns: Sequence[Tensor], reduction: str) -> Tensor:
-    """Where several updates meet, they are applied one after another, so that each sees the one before."""
+    """Apply updates of one element one after another, so that each sees the one before."""
     if reduction not in _FOLDS:
         raise FileFormatError(f"the reduction {reduction!r} is not one of ONNX's")
     rows = np.broadcast_shapes(*(c.shape for c in columns))
@@ -105,7 +105,7 @@ MOST_UPDATES = 4096
 def tensor_scatter(
     past: Tensor, update: Tensor, write: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Tensor:
-    """`update` written into each row of a cache, from the row's own place on."""
+    """Write `update` into each row of a cache, from the row's own position on."""
     place = axis_of("TensorScatter", axis, past.ndim)
     along_batch = (past.shape[0], *(1,) * (past.ndim - 1))
     at = along(update.shape, (place,), dtypes.int64, past.device)
@@ -169,7 +169,7 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Host:
-    """Boxes by falling score, each unless it overlaps one that was taken before."""
+    """Select boxes by falling score, each unless it overlaps one that was taken before."""
     limit = 0 if most is None else int(number(most))
     overlap = 0.0 if iou_threshold is None else float(number(iou_threshold))
     corners = _corners(boxes, center_point_box)
@@ -190,7 +190,7 @@ def non_max_suppression(
 
 
 def _corners(boxes: Host, centred: int) -> Host:
-    """(low, low, high, high) of each box."""
+    """Return (low, low, high, high) of each box."""
     if centred:
         middle, half = boxes[..., :2], boxes[..., 2:] / 2
         return np.concatenate([middle - half, middle + half], -1)
@@ -199,7 +199,7 @@ def _corners(boxes: Host, centred: int) -> Host:
 
 
 def _overlaps(box: Host, others: Host) -> Host:
-    """Intersection over union of one box with each of `others`."""
+    """Return the intersection over union of one box with each of `others`."""
     sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     shared, area, areas = (
         np.prod(s, axis=-1).astype(np.float64)

@@ -26,7 +26,7 @@ from .table import operator
 
 
 def axis_of(name: str, axis: int, ndim: int) -> int:
-    """`axis`, counted from the end where it is negative, as an index into a shape of `ndim` lengths."""
+    """Return `axis`, counted from the end if negative, as an index into a shape of `ndim` lengths."""
     return normalize_axis(name, int(axis), ndim)[0]
 
 
@@ -65,7 +65,7 @@ def squeeze(x: Tensor, axes: Host | None = None) -> Tensor:
         else normalize_axis("Squeeze", ints(axes), x.ndim)
     )
     if any(x.shape[i] != 1 for i in gone):
-        raise ShapeError(f"Squeeze: {x.shape} has other lengths than 1 along {gone}")
+        raise ShapeError(f"Squeeze: axes {gone} of {x.shape} must have length 1")
     return reshape(x, shape=tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
@@ -125,7 +125,7 @@ def split(
 
 
 def cut(x: Tensor, axis: int, lengths: Sequence[int]) -> list[Tensor]:
-    """Neighbouring parts of `lengths` along `axis`."""
+    """Cut into neighbouring parts of `lengths` along `axis`."""
     ends = np.cumsum([0, *lengths]).tolist()
     return [cut_along(x, axis, a, b) for a, b in pairwise(ends)]
 
@@ -144,9 +144,9 @@ def slice_of(
 
 
 def _range(length: int, start: int, end: int, step: int) -> tuple[int, int, int]:
-    """Clipped as ONNX does; see `mgb.ops.layout.Window`."""
+    """Return a range clipped as ONNX does; see `mgb.ops.layout.Window`."""
     if step == 0:
-        raise ShapeError("Slice: a step is 0")
+        raise ShapeError("Slice: steps must not be 0")
     first, last = (0, length) if step > 0 else (-1, length - 1)
     start, end = (min(max(v + length if v < 0 else v, first), last) for v in (start, end))
     return (start, max(start, end), step) if step > 0 else (start, min(start, end), step)
@@ -179,7 +179,7 @@ def pad(
 
 
 def _cropped(x: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
-    """Negative borders are cut off."""
+    """Crop the negative borders."""
     if all(min(w) >= 0 for w in widths):
         return x
     window: Window = tuple((max(-a, 0), d - max(-b, 0), 1) for (a, b), d in zip(widths, x.shape))

@@ -43,7 +43,7 @@ def batch_normalization(
     training_mode: int = 0,
     spatial: int = 1,
 ) -> Value:
-    """Outside of training a factor and a shift for each channel, worked out now where they are known."""
+    """Normalize; for inference by a factor and a shift per channel, folded where they are known."""
     if training_mode:
         scale, bias, mean, variance = (_tensor(v, x) for v in (scale, bias, mean, variance))
         return _trained(x, scale, bias, mean, variance, epsilon, momentum)[:wanted]
@@ -66,7 +66,7 @@ def _tensor(value: Value, like: Tensor) -> Tensor:
 def _trained(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, epsilon: float, momentum: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """By the statistics of the batch, towards which the running ones move."""
+    """Normalize by the statistics of the batch, towards which the running ones move."""
     axis = tuple(i for i in range(x.ndim) if i != 1)
     batch_mean = average(x, axis)
     batch_variance = average(words.square(x - batch_mean), axis)
@@ -86,7 +86,7 @@ def instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: f
 def group_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
-    """Until opset 21 there is one `scale` for each group, since then one for each channel."""
+    """Normalize groups; until opset 21 with one `scale` per group, since then with one per channel."""
     computed = dtype_of(stash_type, "GroupNormalization")
     wide, channels = cast(x, dtype=computed), x.shape[1]
     out = like(normalization.group_norm(wide, num_groups, False, eps=epsilon), x)
@@ -107,7 +107,7 @@ def layer_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Value:
-    """With the mean and the inverse deviation, where they are wanted."""
+    """Normalize, with the mean and the inverse deviation where they are requested."""
     axes = tuple(range(axis_of("LayerNormalization", axis, x.ndim), x.ndim))
     wide = cast(x, dtype=dtype_of(stash_type, "LayerNormalization"))
     if wanted == 1:
@@ -142,7 +142,7 @@ def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
     """Divide `x` by its norm along `axis`; where the norm is 0 the result is 0."""
     axes = normalize_axis("LpNormalization", axis, x.ndim)
     if p not in (1, 2):
-        raise ShapeError(f"LpNormalization: p is 1 or 2, got {p}")
+        raise ShapeError(f"LpNormalization: p must be 1 or 2, got {p}")
     norm = reduce_sum(words.abs(x) if p == 1 else words.square(x), axis=axes)
     norm = norm if p == 1 else sqrt(norm)
     return where(eq(norm, 0), 0, x / where(eq(norm, 0), 1, norm))
@@ -166,5 +166,5 @@ def local_response_normalization(
 
 
 def _stacked_shape(x: Tensor) -> tuple[int, ...]:
-    """Channels as the middle one of three axes of one image."""
+    """Return channels as the middle one of three axes of one image."""
     return 1, 1, x.shape[0], x.shape[1], x.size // max(x.shape[0] * x.shape[1], 1)

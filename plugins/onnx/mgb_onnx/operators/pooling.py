@@ -60,7 +60,8 @@ class Windows:
         self.dilations = (1,) * n if dilations is None else ints(dilations)
         if len(self.kernel) != n or min(*self.kernel, *self.strides, *self.dilations, 1) < 1:
             raise ShapeError(
-                f"a window of {self.kernel} by steps of {self.strides} over images of {self.size}"
+                f"a window of {self.kernel} with strides {self.strides} is not valid for images of "
+                f"{self.size}: give at least 1 for each axis"
             )
         reach = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations)]
         self.padded: Borders = borders(size, reach, self.strides, auto_pad, pads)
@@ -79,7 +80,7 @@ class Windows:
         meter().spend("operations", math.prod(self.kernel) * math.prod(self.counts))
 
     def taps(self, framed_images: Tensor) -> list[Tensor]:
-        """For each tap, the pixels of the framed images that it meets, one for each window."""
+        """Return for each tap the pixels of the framed images that it meets, one for each window."""
         return [self._tap(framed_images, offset) for offset in itertools.product(*map(range, self.kernel))]
 
     def _tap(self, x: Tensor, offset: Sequence[int]) -> Tensor:
@@ -89,7 +90,7 @@ class Windows:
         return slice_(x, window=tuple(window))
 
     def places(self) -> list[Host]:
-        """For each tap the row-major place in the image of what it meets; outside it is -1."""
+        """Return for each tap the row-major index in the image of what it meets; outside it is -1."""
         meter().value([*self.kernel, *self.counts])
         grids = np.ix_(*(np.arange(c) * s - a for c, s, (a, _) in zip(self.counts, self.strides, self.edges)))
         out = []
@@ -110,12 +111,12 @@ class Windows:
         return ndim == 4 and even and set(self.dilations) == {1}
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """For the pooling ops of mgb."""
+        """Return parameters for the pooling ops of mgb."""
         return {"kernel": self.kernel, "stride": self.strides, "padding": tuple(a for a, _ in self.edges)}
 
 
 def _around(x: Tensor, edges: Borders, value: float) -> Tensor:
-    """`x` framed with `value`."""
+    """Return `x` framed with `value`."""
     if not any(a or b for a, b in edges):
         return x
     from mgb.functional.rearrange import pad
@@ -172,7 +173,7 @@ def max_unpool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Tensor:
-    """Zeros, with each element of `x` where it came from."""
+    """Return zeros, with each element of `x` where it came from."""
     n = x.ndim - 2
     steps = (1,) * n if strides is None else ints(strides)
     cut = borders(x.shape[2:], kernel_shape, steps, "NOTSET", pads)

@@ -38,7 +38,7 @@ def _spread(parameter: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
 
 
 def _rounded(x: Tensor, zero: Tensor | None, dtype: np.dtype[Any]) -> Tensor:
-    """To the nearest integer, halfway to the even one, shifted by the zero point, kept in range."""
+    """Round to the nearest integer, ties to even, shifted by the zero point, kept in range."""
     if dtype not in dtypes.INTEGERS:
         raise UnsupportedError(f"quantization to {dtype} is not supported")
     whole = cast(round(x), dtype=dtypes.float64 if dtype.itemsize > 2 else x.dtype)
@@ -93,7 +93,7 @@ def dequantize(
 
 @operator("DynamicQuantizeLinear")
 def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """To uint8, with a scale and a zero point such that 0 and all of `x` are in range."""
+    """Quantize to uint8, with a scale and a zero point such that 0 and all of `x` are in range."""
     axes = tuple(range(x.ndim))
     high = reshape(maximum(reduce_max(x, axis=axes), 0), shape=())
     low = reshape(minimum(reduce_min(x, axis=axes), 0), shape=())
@@ -104,7 +104,7 @@ def dynamic_quantize(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _requantized(total: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-    """int32 sums, times `scale`, as integers of the dtype of `zero`."""
+    """Return int32 sums, times `scale`, as integers of the dtype of `zero`."""
     wide = dtypes.float64
     return _rounded(cast(total, dtype=wide) * cast(scale, dtype=wide), zero, zero.dtype)
 

@@ -97,7 +97,7 @@ def _activations(
     betas: Sequence[float] | None,
     directions: int,
 ) -> list[list[Activation]]:
-    """For each direction its activations."""
+    """Return for each direction its activations."""
     given = list(names) if names is not None else list(default) * directions
     each = len(default)
     if len(given) != each * directions:
@@ -230,7 +230,7 @@ def lstm(
     input_forget: int = 0,
     layout: int = 0,
 ) -> tuple[Tensor, ...]:
-    """With peepholes `p`: the gates see the cell too."""
+    """Run an LSTM; with peepholes `p`, the gates see the cell too."""
     layer = _layer(x, lengths, direction, layout)
     default = ["Sigmoid", "Tanh", "Tanh"]
     functions = _activations(activations, default, activation_alpha, activation_beta, len(layer.directions))

@@ -61,7 +61,7 @@ for _name, _reduction in _REDUCTIONS.items():
 
 
 def without(x: Tensor, axes: Axes) -> Tensor:
-    """`x` without `axes`, whose lengths are 1."""
+    """Return `x` without `axes`, whose lengths are 1."""
     if not axes:
         return x
     return reshape(x, shape=tuple(d for i, d in enumerate(x.shape) if i not in axes))

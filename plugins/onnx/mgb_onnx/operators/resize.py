@@ -52,7 +52,7 @@ def _linear(distance: Host) -> Host:
 
 
 def _cubic(distance: Host, a: float) -> Host:
-    """Keys' kernel (1981)."""
+    """Evaluate Keys' kernel (1981)."""
     d = np.abs(distance)
     near = (a + 2) * d**3 - (a + 3) * d**2 + 1
     far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
@@ -67,7 +67,7 @@ def _matrix(
     scale: float,
     exclude_outside: int,
 ) -> Host:
-    """Rows of weights that make the values at `places` of those at 0 ... length - 1.
+    """Return rows of weights that make the values at `places` of those at 0 ... length - 1.
 
     With a `scale` below 1 the kernel is as much wider: that is the antialiasing.
     """
@@ -87,7 +87,7 @@ def _matrix(
 
 
 def _multiplied(x: Tensor, matrix: Host, axis: int) -> Tensor:
-    """`x` with a matrix applied along `axis`."""
+    """Return `x` with a matrix applied along `axis`."""
     order = (*(i for i in range(x.ndim) if i != axis), axis)
     rows = transpose(x, axes=order)
     weight = literal(matrix, x.dtype, x.device)
@@ -146,7 +146,7 @@ class _Style:
     exclude_outside: int
 
     def along(self, x: Tensor, axis: int, places: Host, factor: float) -> Tensor:
-        """`x` read at `places` along `axis`."""
+        """Return `x` read at `places` along `axis`."""
         length = x.shape[axis]
         if self.mode == "nearest":
             rows = np.clip(_NEAREST[self.nearest_mode](places), 0, length - 1)
@@ -164,7 +164,7 @@ class _Style:
 
 
 def _outside(x: Tensor, axis: int, mask: Host, value: float) -> Tensor:
-    """`x` with `value` where the `mask` along `axis` says so."""
+    """Return `x` with `value` where the `mask` along `axis` says so."""
     shape = tuple(len(mask) if i == axis else 1 for i in range(x.ndim))
     return where(literal(mask.reshape(shape), dtypes.bool_, x.device), full((), value, x.dtype, x.device), x)
 
@@ -172,7 +172,7 @@ def _outside(x: Tensor, axis: int, mask: Host, value: float) -> Tensor:
 def _lengths(
     old: Sequence[int], scales: Host | None, sizes: Host | None, policy: str
 ) -> tuple[list[float], list[int]]:
-    """For each axis the factor and the new length."""
+    """Return for each axis the factor and the new length."""
     if scales is not None and np.size(scales):
         factors = [float(s) for s in np.ravel(scales)]
         return factors, [math.floor(d * s) for d, s in zip(old, factors)]

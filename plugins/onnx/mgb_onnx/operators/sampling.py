@@ -46,7 +46,7 @@ def _pixels(x: Tensor, places: Sequence[Tensor], padding: str) -> Tensor:
 
 
 def _reflected(x: Tensor, low: float, high: float) -> Tensor:
-    """`x` mirrored at `low` and `high` until it lies between them."""
+    """Return `x` mirrored at `low` and `high` until it lies between them."""
     span = high - low
     if span == 0:
         return x * 0 + low
@@ -62,7 +62,7 @@ def _linear_weights(t: Tensor) -> list[Tensor]:
 
 
 def _cubic_weights(t: Tensor, a: float = -0.75) -> list[Tensor]:
-    """Keys' kernel (1981) at the four pixels around a place `t` after the second."""
+    """Return Keys' kernel (1981) at the four pixels around a position `t` after the second."""
 
     def near(d: Tensor) -> Tensor:
         return ((a + 2) * d - (a + 3)) * d * d + 1
@@ -86,7 +86,7 @@ _KERNELS: dict[str, tuple[Callable[[Tensor], list[Tensor]], int]] = {
 def grid_sample(
     x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Tensor:
-    """Images read at the points of `grid`, whose coordinates are -1 ... 1, the last axis first."""
+    """Read images at the points of `grid`, whose coordinates are -1 ... 1, the last axis first."""
     size = x.shape[2:]
     edges = [(0.0, d - 1.0) if align_corners else (-0.5, d - 0.5) for d in size]
     points = [
@@ -158,7 +158,7 @@ def roi_align(
 
 
 def _points(x: Tensor, batch: Tensor, rows: Tensor, columns: Tensor, meet: Callable[..., Tensor]) -> Tensor:
-    """(regions, C, rows, columns): the four pixels around each point, weighted, as they `meet`.
+    """Return (regions, C, rows, columns): the four pixels around each point, weighted, as they `meet`.
 
     Points more than a pixel outside are 0.
     """
@@ -191,7 +191,7 @@ def col2im(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Tensor:
-    """Columns added back to the pixels that they were read from."""
+    """Add columns back to the pixels that they were read from."""
     size, block = ints(image_shape), ints(block_shape)
     n = len(size)
     steps, gaps = ((1,) * n if v is None else ints(v) for v in (strides, dilations))

@@ -20,16 +20,16 @@ from .table import operator
 
 
 def _place(sequence: list[Any], position: Value, new: int = 0) -> int:
-    """`position` counted from the start; an inserted element may stand one further."""
+    """Return `position` counted from the start; an inserted element may stand one further."""
     place = int(number(host_of(position)))
     count = len(sequence) + new
     if not -len(sequence) <= place < count:
-        raise FileFormatError(f"position {place} in a sequence of {len(sequence)}")
+        raise FileFormatError(f"position {place} is out of range for a sequence of {len(sequence)} elements")
     return place + len(sequence) if place < 0 else place
 
 
 def _counted(sequence: list[Any]) -> list[Any]:
-    """`sequence`, which may hold another one twice, and that another one: a few nodes make any number."""
+    """Return `sequence` after counting it, as it may hold another one twice: few nodes make any number."""
     stack: list[Any] = [sequence]
     most, count = meter().limits.nodes, 0
     while stack and count <= most:
@@ -101,7 +101,7 @@ def split_to_sequence(x: Tensor, split: Host | None = None, *, axis: int = 0, ke
 
 @operator("SequenceMap", folds=False)
 def sequence_map(sequence: Value, *others: Value, body: Callable[..., tuple[Value, ...]]) -> Value:
-    """`body` of each element, with those of other sequences and with other values as they are."""
+    """Apply `body` to each element, with those of other sequences and with other values as they are."""
     rows = [
         body(value, *(o[i] if isinstance(o, list) else o for o in others)) for i, value in enumerate(sequence)
     ]

@@ -28,7 +28,7 @@ def _waves(rows: int, columns: int, count: int, sign: float) -> tuple[Host, Host
 
 
 def _transformed(x: Tensor, bins: int, inverse: bool) -> Tensor:
-    """Along the axis before the last, which holds real or real and imaginary parts."""
+    """Transform along the axis before the last, which holds real or real and imaginary parts."""
     count = x.shape[-2]
     cosine, sine = (
         literal(m, x.dtype, x.device) for m in _waves(count, bins, count, 1.0 if inverse else -1.0)
@@ -45,7 +45,7 @@ def _transformed(x: Tensor, bins: int, inverse: bool) -> Tensor:
 
 
 def _sized(x: Tensor, axis: int, length: int) -> Tensor:
-    """`x` cut or filled with zeros along `axis`."""
+    """Return `x` cut or filled with zeros along `axis`."""
     if length <= x.shape[axis]:
         return x[(*(slice(None) for _ in range(axis)), slice(0, length))]
     return pad(x, [(0, length - d if i == axis else 0) for i, d in enumerate(x.shape)])
@@ -60,7 +60,7 @@ def dft(
     inverse: int = 0,
     onesided: int = 0,
 ) -> Tensor:
-    """Until opset 19 the axis is an attribute whose default is 1, since then an input whose default is -2."""
+    """Transform; until opset 19 the axis is an attribute, default 1, since then an input, default -2."""
     place = axis_of("DFT", int(number(-2 if axis is None else axis)), x.ndim)
     if place == x.ndim - 1:
         raise ShapeError("DFT: the last axis holds real and imaginary parts")
@@ -80,7 +80,7 @@ def dft(
 
 
 def _real_inverse(x: Tensor, place: int, count: int) -> Tensor:
-    """From half of a spectrum, whose other half is its conjugate, to real numbers."""
+    """Transform half of a spectrum, whose other half is its conjugate, to real numbers."""
     moved = shapes.swapaxes(_sized(x, place, count // 2 + 1), place, x.ndim - 2)
     bins = moved.shape[-2]
     cosine, sine = _waves(bins, count, count, 1.0)
@@ -121,7 +121,7 @@ def stft(
 def mel_weight_matrix(
     bins: Host, length: Host, rate: Host, lower: Host, upper: Host, *, output_datatype: int = 1
 ) -> Host:
-    """Triangles at places that are evenly spaced to the ear."""
+    """Return triangles at positions that are evenly spaced to the ear."""
     count, low, high = int(number(bins)), float(number(lower)), float(number(upper))
     spectrum = int(number(length)) // 2 + 1
     meter().check("nodes", count)

@@ -69,7 +69,7 @@ def operator(*names: str, folds: bool = True) -> Callable[[Function], Function]:
 
 
 def _kind(parameter: inspect.Parameter) -> str:
-    """``Tensor | None`` is ``Tensor``: what is left out stays None."""
+    """Return ``Tensor`` for ``Tensor | None``: what is left out stays None."""
     kind = str(parameter.annotation).split(" ", maxsplit=1)[0]
     assert kind in ("Tensor", "Host", "Value"), f"{parameter.name} is annotated as {kind}"
     return kind

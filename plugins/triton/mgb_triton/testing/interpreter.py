@@ -134,7 +134,7 @@ def _tensor(tl: Any, handle: Any, data: np.ndarray[Any, Any], dtype: Any) -> Any
 
 @contextmanager
 def patched(function: Callable[..., None]) -> Iterator[tuple[Any, Callable[[str, int], Any]]]:
-    """Triton's language run by its interpreter: the builder of programs, and how a parameter is read."""
+    """Run Triton's language by its interpreter: yield the builder of programs, and the parameter reader."""
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -149,7 +149,7 @@ def patched(function: Callable[..., None]) -> Iterator[tuple[Any, Callable[[str,
         return tl.tensor(handle(data, dtype), dtype)
 
     def reduce(x: Any, axis: int, combine: Callable[..., Any], keep_dims: bool = False) -> Any:
-        """Halves are folded until one element is left, in whatever order: no kernel may depend on it."""
+        """Reduce halves until one element is left, in whatever order: no kernel may depend on it."""
         dtype, data = x.dtype, x.handle.data
         while data.shape[axis] > 1:
             halves = (_tensor(tl, handle, half, dtype) for half in np.split(data, 2, axis))
@@ -168,7 +168,7 @@ def patched(function: Callable[..., None]) -> Iterator[tuple[Any, Callable[[str,
         return type(builder).create_masked_load(builder, ptrs, mask, other, policy, volatile)
 
     def cast(source: Any, target: Any) -> Any:
-        """Rounded to nearest, as a GPU does it; the interpreter cuts what bfloat16 has no room for."""
+        """Round to nearest, as a GPU does it; the interpreter cuts what bfloat16 has no room for."""
         if tl.bfloat16 not in (source.dtype.scalar, target.scalar):
             return type(builder).cast_impl(builder, source, target)
         own = source.data.view(bfloat16) if source.dtype.scalar == tl.bfloat16 else source.data
@@ -177,13 +177,13 @@ def patched(function: Callable[..., None]) -> Iterator[tuple[Any, Callable[[str,
         return handle(own.astype(interpreter._get_np_dtype(target)), target.scalar)
 
     def dot(a: Any, b: Any, total: Any, precision: Any, most: Any) -> Any:
-        """In float32: the interpreter multiplies the bits of bfloat16."""
+        """Multiply in float32: the interpreter multiplies the bits of bfloat16."""
         parts = [x.data.view(bfloat16) if x.dtype.scalar == tl.bfloat16 else x.data for x in (a, b)]
         wide = total.data.dtype
         return handle(np.matmul(*(x.astype(wide) for x in parts)) + total.data, total.dtype.scalar)
 
     def splat(kind: Any, x: Any) -> Any:
-        """With the dtype that its data has: the interpreter takes a comparison for a number."""
+        """Splat with the dtype that its data has: the interpreter takes a comparison for a number."""
         return handle(np.full(kind.shape, x.data, x.data.dtype), x.dtype.scalar)
 
     scope = interpreter._patch_lang(function)
