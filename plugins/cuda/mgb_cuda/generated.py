@@ -129,7 +129,7 @@ class Generated(Backend):
         return Chain(lambda arrays: [unit(arrays) for unit in found], wiring, varying, launch_graph).run
 
     def expectation(self, kernel: Kernel) -> str:
-        """By its machine code, for row-major arrays of the shapes of its graph."""
+        """Predict by its machine code, for row-major arrays of the shapes of its graph."""
         if not (isinstance(kernel.state, Kernels) and isinstance(kernel.state.frame, Frame)):
             return ""
         found, choice = usual(kernel.state.unit())

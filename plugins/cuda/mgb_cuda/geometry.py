@@ -290,7 +290,7 @@ def _columns(frame: Frame, steps: Steps, kept: Sequence[Node], v: Variant) -> Va
 
 
 def _chunks(steps: Steps, properties: Properties, v: Variant) -> tuple[int, int]:
-    """Elements of a row for each of the blocks that share it, and how many there are."""
+    """Return the elements of a row for each of the blocks that share it, and the number of blocks."""
     several = v.kind is Kind.ROWS and v.team <= 32 < v.threads  # rows in a block
     if v.kind in (Kind.FLAT, Kind.TILES) or v.stays or several:
         return steps.length, 1

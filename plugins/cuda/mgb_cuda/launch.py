@@ -159,7 +159,7 @@ class Unit(ABC):
         return self.choose(found, askew)
 
     def smaller(self, first: Choice, found: Any) -> Iterable[Choice]:
-        """Choices of which each needs less of a block than the one before it."""
+        """Return choices of which each needs less of a block than the one before it."""
         return ()
 
     def shared(self, variant: Any) -> Hashable | None:

@@ -110,7 +110,7 @@ class Rows(ABC):
         """Return a place divided by the length of a loop."""
 
     def decompose(self, place: str, loops: Sequence[int]) -> None:
-        """The place ``i0``, ``i1``, ... in each of `loops`, outermost first, of a row-major one."""
+        """Write the place ``i0``, ``i1``, ... in each of `loops`, outermost first, of a row-major one."""
         for j in reversed(loops[1:]):
             self.let(f"q{j}", self.quotient(place, j))
             self.let(f"i{j}", f"{place} - q{j} * {self.given}n{j}")

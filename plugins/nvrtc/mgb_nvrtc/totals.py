@@ -123,7 +123,7 @@ class Totals(Writer):
                     self.line(f"{total} = {fold(f, total, other)};")
 
     def declare_shared(self) -> None:
-        """The memory in which threads meet; none where a team is a warp."""
+        """Declare the memory in which threads meet; none where a team is a warp."""
         passes = [p.folds for p in self.schedule.passes if p.folds]
         meets = self.variant.team > (1 if self.variant.kind is Kind.COLUMNS else 32)
         if not passes or not meets:

@@ -136,7 +136,7 @@ class Writer(Rows):
         return f" + v * p.s{self.variant.class_of[index]}_{self.inner}"
 
     def first_only(self, index: int, loops: Iterable[int], by_lane: bool) -> str:
-        """The condition that an output which varies along some of `loops` only is written by one thread."""
+        """Return the condition to write an output that varies along some of `loops` only by one thread."""
         still = self.still(index, loops)
         terms = [f"i{j} == 0" for j in still]
         if by_lane and self.inner in still:

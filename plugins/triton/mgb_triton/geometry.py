@@ -169,7 +169,7 @@ def _square(frame: Frame, steps: Steps, properties: Properties, v: Variant) -> V
 
 
 def _row_registers(frame: Frame) -> int:
-    """Registers for one element of a row that stays: what is read and made, and is read by a later pass."""
+    """Return registers per element of a row that stays: what is read, made, and read by a later pass."""
     return max(1, registers(frame.kept), max(registers(p.folds) for p in frame.schedule.passes))
 
 
