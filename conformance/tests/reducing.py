@@ -124,7 +124,7 @@ def network(x: Any, w: Any, v: Any) -> Any:
     turned = (mixed.transpose(1, 0) * 2.0 + 1.0) * 0.5
     wide = (v * 1.1 + 0.3) * v - v / 7.0
     entropy = F.log(F.abs(mixed) + 1.0) * 3.0
-    return [turned.sum(axis=0), wide, entropy.sum(), F.relu(hidden - 0.1) * mixed]
+    return [turned, wide, entropy.sum(), F.relu(hidden - 0.1) * mixed]
 
 
 def example_inputs() -> list[Any]:
