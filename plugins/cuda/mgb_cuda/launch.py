@@ -131,7 +131,7 @@ class Unit(ABC):
             return steps(self.frame, shapes, strides)
         except ValueError as error:
             given = ", ".join(map(str, shapes))
-            raise ValueError(f"arrays of shapes {given} do not go together: {ADVICE}") from error
+            raise ValueError(f"arrays of shapes {given} do not broadcast together: {ADVICE}") from error
 
     @abstractmethod
     def choose(self, steps: Any, askew: Set[int] = frozenset()) -> Choice:

@@ -107,12 +107,12 @@ def test_one_kernel_serves_other_lengths(used: Blank, shape: tuple[int, int]) ->
         (
             [MATRIX, ROW[:, 1:]],
             MATRIX,
-            "the shapes (37, 45), (1, 44), (37, 45) of the arrays do not fit together",
+            "arrays of shapes (37, 45), (1, 44), (37, 45) do not broadcast together",
         ),
         (
             [MATRIX, ROW],
             MATRIX[1:],
-            "the shapes (37, 45), (1, 45), (36, 45) of the arrays do not fit together",
+            "arrays of shapes (37, 45), (1, 45), (36, 45) do not broadcast together",
         ),
     ],
 )
