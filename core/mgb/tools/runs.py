@@ -54,7 +54,7 @@ def run_file(
     Raises
     ------
     ArgumentError
-        The arguments do not broadcast together, or name something that cannot be read or written.
+        The arguments do not fit together, or name something that cannot be read or written.
     FileFormatError
         A file holds no array, or the model no test cases.
     """

@@ -220,6 +220,34 @@ def test_index_add_and_unslice_return_row_major_results() -> None:
         np.testing.assert_array_equal(found.numpy()[1:5, :3], x.numpy()[1:])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16", "bool"])
+@pytest.mark.parametrize("shape", [(7, 64), (7, 1), (7, 2, 40), (7,)])
+@pytest.mark.parametrize("rows", [3, 4000])
+def test_scatter_add_of_whole_rows(rows: int, shape: tuple[int, ...], dtype: str) -> None:
+    """One place for each row, broadcast along it; places count from the end, too."""
+    random = np.random.default_rng(0)
+    x, value = (random.integers(0, 2, (n, *shape[1:])).astype(dtype) for n in (shape[0], rows))
+    places = random.integers(-7, 7, rows)
+    spread = np.broadcast_to(places.reshape(-1, *(1,) * (len(shape) - 1)), value.shape)
+    want = x.copy()
+    np.add.at(want, places, value)
+    for index in (
+        Tensor(spread),
+        F.broadcast_to(Tensor(spread[(..., *(slice(1),) * (len(shape) - 1))]), spread.shape),
+    ):
+        found = scatter_add(Tensor(x, dtype), 0, index, Tensor(value, dtype))
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found.numpy(), want)
+    if shape[0] != rows:
+        with pytest.raises(IndexError):
+            scatter_add(
+                Tensor(x),
+                0,
+                F.broadcast_to(Tensor([7]).reshape(*(1,) * len(shape)), value.shape),
+                Tensor(value),
+            )
+
+
 def test_gradients_of_the_index_ops(check_gradient: Any) -> None:
     x, index = numbers(4, 3), np.array([[0, 2, 1], [3, 3, 0]])
     source = numbers(2, 3)
