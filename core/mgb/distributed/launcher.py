@@ -114,7 +114,7 @@ class launcher:
         self.func, self.backend = func, backend
         self.n_gpus = get_device_count(device_type) if n_gpus is None else n_gpus
         if self.n_gpus < 1:
-            raise LaunchError(f"launcher: n_gpus must be at least 1, got {n_gpus}")
+            raise LaunchError(f"launcher: n_gpus must be at least 1, got {self.n_gpus}")
         if world_size not in (None, self.n_gpus) or rank_start:
             raise LaunchError(
                 f"launcher starts the {self.n_gpus} processes of this machine, not {world_size} from rank "

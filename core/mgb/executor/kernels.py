@@ -182,7 +182,7 @@ _PRINTING = tuple(Path(package.__path__[0]) for package in (codegen, ops))
 def sources(*folders: Path) -> str:
     """Return a digest of the Python sources in `folders`: kernels that others printed are compiled again."""
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
 
 
 def forget() -> None:

@@ -260,7 +260,9 @@ def stack(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Tens
             [2., 4.]], device=xpux:0)
     """
     parts = tensors("stack", inps) if len(inps) else ()
-    if not parts or any(not same_shape(x.shape, parts[0].shape) for x in parts):
+    if not parts:
+        raise ShapeError("stack: inps must hold at least one array, got none")
+    if any(not same_shape(x.shape, parts[0].shape) for x in parts):
         raise ShapeError(
             f"stack: all arrays must have the same shape, got {', '.join(str(x.shape) for x in parts)}"
         )

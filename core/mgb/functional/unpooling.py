@@ -104,7 +104,7 @@ def max_unpool2d(
     step = kernel if stride is None else pair("stride", stride)
     if inp.ndim != 4 or inp.shape != indices.shape:
         raise ShapeError(
-            f"max_unpool2d: inp {inp.shape} and indices {indices.shape} must have the same shape"
+            f"max_unpool2d: inp must have 4 axes and indices its shape, got {inp.shape} and {indices.shape}"
         )
     usual = [(n - 1) * s - 2 * p + k for n, k, s, p in zip(inp.shape[2:], kernel, step, frame, strict=True)]
     size = usual if output_size is None else as_shape(output_size, "max_unpool2d: output_size")[-2:]

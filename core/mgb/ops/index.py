@@ -274,7 +274,12 @@ def _scatter_grad(
 def _scatter_add(x: Any, value: Any, index: Any, axis: int) -> Any:
     _check_scatter(x, value, index, axis)
     rest = zip(index.shape[1:], index.strides[1:], strict=True)
-    if axis == 0 and index.shape[1:] == x.shape[1:] and all(step == 0 or d == 1 for d, step in rest):
+    if (
+        index.size
+        and axis == 0
+        and index.shape[1:] == x.shape[1:]
+        and all(step == 0 or d == 1 for d, step in rest)
+    ):
         return add_to_rows(x, index[(slice(None), *(0,) * (x.ndim - 1))], value)  # one place for a whole row
     return add_at(x, _grid(index, axis), value)
 

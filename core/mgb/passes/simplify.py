@@ -29,7 +29,6 @@ PASSES: dict[int, tuple[Pass, ...]] = {
         skip_casts,
         merge_transposes,
         hoist_transposes,
-        reduce_as_stored,
         merge_transposes,
         delay_broadcasts,
         delay_reshapes,
@@ -40,7 +39,7 @@ PASSES: dict[int, tuple[Pass, ...]] = {
         identities,
         merge,
     ),
-    3: (take_several_turns,),
+    3: (reduce_as_stored, merge_transposes, delay_reshapes, merge, take_several_turns),
 }
 
 

@@ -64,5 +64,5 @@ def test_circular_and_negative_padding_match_torch() -> None:
         want = pad(torch.tensor(X), (0, -1, 3, -4, -1, 2), value=value)
         np.testing.assert_array_equal(got.numpy(), want.numpy())
     check(lambda x: F.pad(x, [(-1, 2), (3, -4), (0, -1)], constant_value=2.5) ** 2, X)
-    with pytest.raises(ShapeError, match="takes away"):
+    with pytest.raises(ShapeError, match="crop more than axis 0"):
         F.pad(t(X), [(-2, -2), (0, 0), (0, 0)])

@@ -304,7 +304,7 @@ def test_what_reductions_read_is_computed_as_it_is_stored(small: tuple[int, ...]
         found = tr.exp(turned * y)
         return reduce.reduce_max(turned, axis=(1,)) * reduce.reduce_sum(found + turned, axis=(1,))
 
-    graph = at(2, body, f32(40, 30), f32(*small))
+    graph = at(3, body, f32(40, 30), f32(*small))
     x, y = arrays_for(graph)
     assert [n for n in graph.nodes if n.op is layout.TRANSPOSE and n.inputs[0].spec.shape == x.shape] == []
     assert {n.params["axis"] for n in graph.nodes if n.op.kind is Kind.REDUCE} == {(0,)}

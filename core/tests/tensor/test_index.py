@@ -238,6 +238,8 @@ def test_scatter_add_of_whole_rows(rows: int, shape: tuple[int, ...], dtype: str
         found = scatter_add(Tensor(x, dtype), 0, index, Tensor(value, dtype))
         assert found.dtype == x.dtype
         np.testing.assert_array_equal(found.numpy(), want)
+    nothing = F.zeros((*shape[:1], 0)), F.broadcast_to(Tensor([[0]] * rows), (rows, 0)), F.zeros((rows, 0))
+    assert scatter_add(nothing[0], 0, *nothing[1:]).shape == (*shape[:1], 0)
     if shape[0] != rows:
         with pytest.raises(IndexError):
             scatter_add(

@@ -208,7 +208,7 @@ class Unit(ABC):
         if any(odd):  # elements between the places of others: such arrays are copied at each call
             copy = self.device.contiguous
             arrays = [copy(a) if is_odd else a for a, is_odd in zip(arrays, odd, strict=True)]
-            return self.plan(arrays, out, frozenset(range(len(arrays)))), arrays
+            return self.plan(arrays, out, key[0] | frozenset(range(len(arrays)))), arrays
         with self._lock:
             if len(self.plans) >= PLANS:
                 self.plans.clear()
