@@ -12,8 +12,12 @@ from mgb.ir import CONST, Node
 
 from .remainder import WIDE, remainder
 from .shapes import Value, alike, is_float, like
+from .target import processor
 
 Word = Callable[..., Value]
+
+#: Instructions of processors that compute in float16.
+FLOAT16 = "avx512_fp16"
 
 
 def plain(function: Callable[..., Value]) -> Word:
@@ -135,9 +139,16 @@ _quotient = _guarded("quotient", lax.div)
 
 
 def _cast(node: Node, x: Value) -> Value:
+    """Change the dtype.
+
+    LLVM may compute what is cast to float16 in float16 itself, and then round a product and a sum once. It
+    does not where the number has a second reader.
+    """
     wanted = node.spec.dtype
     if wanted == np.float64 and x.dtype.name in ("int64", "uint64"):
         return _double_of_halves(x)
+    if wanted == np.float16 and x.dtype == np.float32 and FLOAT16 in processor():
+        x = lax.select(lax.ne(x, x), like(x, np.nan), x)
     return lax.convert_element_type(x, wanted)
 
 

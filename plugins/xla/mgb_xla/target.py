@@ -59,10 +59,17 @@ def _version(distribution: str) -> str:
         return "none"
 
 
-def _processor() -> str:
+@cache
+def processor() -> str:
+    """Return the name of the processor and its instructions; empty where the system does not tell."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    found = re.findall(r"^(?:model name|flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
-    return f"{platform.machine()} {hashlib.sha256(' '.join(found[:2]).encode()).hexdigest()[:12]}"
+        return ""
+    return " ".join(re.findall(r"^(?:model name|flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)[:2])
+
+
+def _processor() -> str:
+    found = processor()
+    known = hashlib.sha256(found.encode()).hexdigest()[:12] if found else platform.processor()
+    return f"{platform.machine()} {known}"
