@@ -43,15 +43,24 @@ def run(number: int, program: Sequence[str], backend: str | None = None, reads: 
     Returns
     -------
     int
-        The status: not 0 when one of them has failed.
+        The status: not 0 when one of them has failed, 75 when one was late.
     """
     found = chosen(backend, joins=False)
     command, wanted = found.command(number, program)
     share = str(max(1, config.processors() // number))
     threads = {"OMP_NUM_THREADS": share, "MGB_NUM_THREADS": share}
     named = {config.DISTRIBUTED_BACKEND.name: found.name} if backend else {}
-    environment = {**threads, **wanted, **os.environ, **named}
-    return subprocess.call(command, env=environment, stdin=None if reads else subprocess.PIPE)
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder, "status")
+        environment = {
+            **threads,
+            **wanted,
+            **os.environ,
+            **named,
+            config.DISTRIBUTED_STATUS.name: str(written),
+        }
+        status = subprocess.call(command, env=environment, stdin=None if reads else subprocess.PIPE)
+        return int(written.read_text() or status) if status and written.exists() else status
 
 
 class launcher:

@@ -290,7 +290,7 @@ class World:
         where = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
         self.tell("end", f"has raised {kind.__name__}: {error}{where}; it was at {self.at}")
         time.sleep(2 * _GRACE)
-        self.communicator.abort(_AGAIN if issubclass(kind, CollectiveTimeoutError) else 1)
+        self._abort(_AGAIN if issubclass(kind, CollectiveTimeoutError) else 1)
 
     def leave(self) -> None:
         """End the program of this rank: nobody waits for it, and it waits for the others."""
@@ -304,7 +304,17 @@ class World:
             self.listen()
             time.sleep(0.002)
         if len(self.ended) < self.size - 1:
-            self.communicator.abort(1)
+            self._abort(1)
+
+    def _abort(self, status: int) -> None:
+        """End the job; the first rank that does so says with which status.
+
+        The launcher of MPICH kills the other ranks, and now and then reports how one of those ended.
+        """
+        if path := config.DISTRIBUTED_STATUS.get():
+            with suppress(OSError), open(path, "x") as file:
+                file.write(str(status))
+        self.communicator.abort(status)
 
     def _let_go_on(self) -> None:
         """Finish exchanges that an error left under way: other ranks may wait for them."""

@@ -116,6 +116,11 @@ DISTRIBUTED_OVERLAP = Variable(
     "1",
     "1: compiled programs compute while exchanges between ranks are under way; 0: they wait for each",
 )
+DISTRIBUTED_STATUS = Variable(
+    "MGB_DISTRIBUTED_STATUS",
+    "",
+    "the file for the status of a job that a rank ends; mgb.distributed.run sets it",
+)
 DISTRIBUTED_TIMEOUT = Variable(
     "MGB_DISTRIBUTED_TIMEOUT", "600", "seconds that a rank waits for the others before it raises an error"
 )

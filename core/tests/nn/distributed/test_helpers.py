@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from mgb.distributed import communicator
 from mgb.distributed.communicator import Communicator
 from mgb.distributed.errors import CommunicatorError, LaunchError
-from mgb.distributed.launcher import launcher
+from mgb.distributed.launcher import launcher, run
 from mgb.errors import ShapeError
 from mgb.runtime import entry_points
 
@@ -113,3 +114,19 @@ def test_extending_communicator_is_preferred_when_it_can_run(
     else:
         assert communicator.chosen(joins=joins).name == wanted
     assert communicator.chosen("mpi").name == "mpi"
+
+
+@pytest.mark.parametrize(("program", "wanted"), [("", 9), ("open(path, 'x').write('75'); ", 75)])
+def test_status_of_a_job_is_that_of_the_rank_that_ends_it(
+    monkeypatch: pytest.MonkeyPatch, program: str, wanted: int
+) -> None:
+    """Whatever the launcher of the communicator reports of ranks that were killed then."""
+
+    class Killed(Named):
+        def command(self, number: int, program: Any) -> tuple[list[str], dict[str, str]]:
+            return [sys.executable, "-c", *program], {}
+
+    monkeypatch.setattr(sys.modules["mgb.distributed.launcher"], "chosen", lambda *_, **__: Killed("mpi"))
+    text = f"import os, sys; path = os.environ['MGB_DISTRIBUTED_STATUS']; {program}sys.exit(9)"
+    assert run(2, [text]) == wanted
+    assert run(2, [text.replace("9", "0")]) == 0
