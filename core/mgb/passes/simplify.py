@@ -53,8 +53,8 @@ def simplify(graph: Graph, opt_level: int, skip: frozenset[Pass] = frozenset()) 
     opt_level : int
         0: common subexpressions are merged, constants folded. 1: identities of arithmetic;
         `finite_identities` do not hold for NaN and infinities. 2: cheaper spellings, which may round
-        otherwise, and layout ops out of the way of fusion. 3 and more: the same. A negative level means its
-        absolute value.
+        otherwise, and layout ops out of the way of fusion. 3 and more: what only pays where kernels are
+        fused, as reductions in the order of memory. A negative level means its absolute value.
     skip : frozenset of passes
         Passes to leave out.
 
