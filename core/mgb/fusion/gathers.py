@@ -14,7 +14,7 @@ from ..ir.sizes import same_shape
 from ..ops.declare import op_of
 from ..ops.index import gather_, index_get
 from ..ops.layout import RESHAPE, slice_
-from ..ops.look_up import look_up
+from ..ops.look_up import Along, look_up
 from ..ops.primitives import IOTA
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
@@ -62,13 +62,25 @@ def _lies_in_memory(node: Node) -> bool:
 
 def _of_get(node: Node, values: Sequence[Tensor]) -> Tensor:
     x, *indices = values
-    axes, place = node.params["axes"], node.params["place"]
-    rest = [a for a in range(x.ndim) if a not in axes]
-    behind = len(rest) - place
+    spread, along = reached_by(x.ndim, indices, node.params["axes"], node.params["place"])
+    return look_up(x, *spread, along=along)
+
+
+def reached_by(ndim: int, indices: Sequence[Tensor], axes: Sequence[int], place: int) -> tuple[list[Tensor], Along]:
+    """Return indices over the axes of what they select of `ndim` axes, and how the axes lie along these.
+
+    Parameters
+    ----------
+    ndim : int
+    indices : sequence of Tensor
+    axes, place
+        As ``index_get`` has them.
+    """
+    rest = [a for a in range(ndim) if a not in axes]
+    behind, inside = len(rest) - place, max(i.ndim for i in indices)
     spread = [reshaped(i, (*i.shape, *(1,) * behind)) for i in indices]
-    inside = node.spec.ndim - len(rest)
-    at = {a: k - node.spec.ndim if k < place else k + inside - node.spec.ndim for k, a in enumerate(rest)}
-    return look_up(x, *_in_order(spread, axes), along=tuple(at.get(a) for a in range(x.ndim)))
+    at = {a: k - len(rest) - (inside if k < place else 0) for k, a in enumerate(rest)}
+    return _in_order(spread, axes), tuple(at.get(a) for a in range(ndim))
 
 
 def _in_order(indices: Sequence[Tensor], axes: Sequence[int]) -> list[Tensor]:

@@ -12,7 +12,7 @@ from ..backends import Scope, Traits
 from ..errors import GraphError
 from ..ir import Graph, Kind, Node, Op, Spec, input_node
 from ..ir.dtypes import COMPLEX, HALVES
-from ..ir.sizes import about, is_sized, key, same_shape
+from ..ir.sizes import about, broadcast, is_sized, key, same_shape
 from ..ops.reduce import EXTENT
 from ..passes import decompose
 from ..passes.rewrite import stretches
@@ -22,7 +22,9 @@ from .products import Product, refusal
 
 Shape = tuple[int, ...]
 
-_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT, Kind.GATHER, Kind.SCAN})
+_IN_DOMAIN = frozenset(
+    {Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT, Kind.GATHER, Kind.SCAN, Kind.SCATTER}
+)
 
 #: A reduction to fewer rows than `FEW_ROWS`, over `MANY` elements or more, does not go on at full size in one
 #: kernel: each row is one worker's, and the others would have nothing to do.
@@ -83,7 +85,7 @@ def weight(traits: Traits, node: Node) -> int:
 
     A product in a domain is not: alone it is left to a library.
     """
-    if node.op.kind is Kind.REDUCE:
+    if node.op.kind in (Kind.REDUCE, Kind.SCATTER):
         return 0 if node.op is EXTENT else max(1, traits.min_ops)
     if node.op.kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN:
         return 0
@@ -171,7 +173,19 @@ def group_of(scope: Scope, node: Node) -> Group:
         axis = node.params["axis"]
         axes = frozenset({axis - node.spec.ndim} if node.spec.shape[axis] != 1 else ())
         return Group(device, shape, axes, ((shape, False),), reduces=True, scans=True)
+    if node.op.kind is Kind.SCATTER:
+        source = scattered(node)
+        kept = frozenset(node.params["along"])
+        axes = frozenset(a for a in range(-len(source), 0) if a not in kept and source[a] != 1)
+        return Group(device, bare(source), axes, reduces=True)
     return Group(device, shape, shapes=((shape, node.op.cheap),))
+
+
+def scattered(node: Node) -> Shape:
+    """Return the shape of what a scatter folds elements of: that of its operands, broadcast."""
+    shape = broadcast([i.spec.shape for i in node.inputs])
+    assert shape is not None
+    return shape
 
 
 def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:
