@@ -124,7 +124,9 @@ def domain(graph: Graph) -> Shape:
 
 
 def spans(graph: Graph) -> Mapping[Node, Span]:
-    """Map each value to the domain axes where its length is not 1: it varies along these. Tables and sinks have none.
+    """Map each value to the domain axes where its length is not 1: it varies along these.
+
+    Tables and sinks have none.
 
     Examples
     --------

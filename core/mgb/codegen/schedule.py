@@ -234,7 +234,8 @@ class _Facts:
             self.level[v] = below + (self.is_fold(v) or self.is_scan(v) or is_scatter(v))
         self.needed = self._needed()
         last = [self.level[v] for v in self.outputs if v in self.full]
-        last += [self.level[v] - 1 for v in self.needed if self.is_fold(v) or is_scatter(v)]
+        folds = [v for v in self.needed if self.is_fold(v) or is_scatter(v)]
+        last += [self.level[v] - 1 for v in folds]
         self.count = 1 + max(last, default=0)
 
     def is_fold(self, node: Node) -> bool:

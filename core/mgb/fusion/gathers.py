@@ -13,12 +13,12 @@ from ..ir import CONST, Graph, Kind, Node
 from ..ir.sizes import same_shape
 from ..ops.declare import op_of
 from ..ops.index import gather_, index_get
-from ..ops.layout import RESHAPE, slice_
+from ..ops.layout import BROADCAST_TO, RESHAPE, slice_
 from ..ops.look_up import Along, look_up
 from ..ops.primitives import IOTA
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import node_of, reshaped, rewrite
+from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts
 
@@ -66,7 +66,9 @@ def _of_get(node: Node, values: Sequence[Tensor]) -> Tensor:
     return look_up(x, *spread, along=along)
 
 
-def reached_by(ndim: int, indices: Sequence[Tensor], axes: Sequence[int], place: int) -> tuple[list[Tensor], Along]:
+def reached_by(
+    ndim: int, indices: Sequence[Tensor], axes: Sequence[int], place: int
+) -> tuple[list[Tensor], Along]:
     """Return indices over the axes of what they select of `ndim` axes, and how the axes lie along these.
 
     Parameters
@@ -93,4 +95,12 @@ def _of_gather(node: Node, values: Sequence[Tensor]) -> Tensor:
     shape = tuple(x.shape[a] if a == axis else d for a, d in enumerate(index.shape))
     if not same_shape(shape, x.shape):
         x = slice_(x, window=tuple((0, d, 1) for d in shape))
-    return look_up(x, index, along=tuple(None if a == axis else a - x.ndim for a in range(x.ndim)))
+    along = tuple(None if a == axis else a - x.ndim for a in range(x.ndim))
+    found = look_up(x, unstretched(index), along=along)
+    return found if same_shape(found.shape, node.spec.shape) else look_up(x, index, along=along)
+
+
+def unstretched(index: Tensor) -> Tensor:
+    """Return an index before it was broadcast: a row of a table is reached by one."""
+    stretched = inputs_of(index, BROADCAST_TO)
+    return index if stretched is None else unstretched(*stretched)

@@ -22,9 +22,7 @@ from .products import Product, refusal
 
 Shape = tuple[int, ...]
 
-_IN_DOMAIN = frozenset(
-    {Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT, Kind.GATHER, Kind.SCAN, Kind.SCATTER}
-)
+_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT, Kind.GATHER, Kind.SCAN, Kind.SCATTER})
 
 #: A reduction to fewer rows than `FEW_ROWS`, over `MANY` elements or more, does not go on at full size in one
 #: kernel: each row is one worker's, and the others would have nothing to do.
@@ -69,6 +67,8 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
         return f"is of kind {kind.value}"
     if kind is Kind.REDUCE and not config.reduce:
         return "is a reduction, which the configuration keeps out of groups"
+    if kind is Kind.SCATTER and (problem := _not_scattered(node)):
+        return problem
     if kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN and (problem := refusal(traits, node)):
         return problem
     if device_type(node.spec.device) not in traits.devices:
@@ -78,6 +78,18 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
     if node.op.over_mesh:
         return None if traits.meshes else "is an exchange over a mesh"
     return _spelling(traits, node)[0]
+
+
+def _not_scattered(node: Node) -> str | None:
+    if node.spec.dtype in HALVES:
+        return "folds 16-bit floats, which kernels fold in float32"
+    return None if folded_axes(node) else "folds no elements"
+
+
+def folded_axes(node: Node) -> frozenset[int]:
+    """Return the axes that a scatter folds, counted from the end of the shape of its operands."""
+    shape, kept = scattered(node), frozenset(node.params["along"])
+    return frozenset(a for a in range(-len(shape), 0) if a not in kept and shape[a] != 1)
 
 
 def weight(traits: Traits, node: Node) -> int:
@@ -174,10 +186,7 @@ def group_of(scope: Scope, node: Node) -> Group:
         axes = frozenset({axis - node.spec.ndim} if node.spec.shape[axis] != 1 else ())
         return Group(device, shape, axes, ((shape, False),), reduces=True, scans=True)
     if node.op.kind is Kind.SCATTER:
-        source = scattered(node)
-        kept = frozenset(node.params["along"])
-        axes = frozenset(a for a in range(-len(source), 0) if a not in kept and source[a] != 1)
-        return Group(device, bare(source), axes, reduces=True)
+        return Group(device, bare(scattered(node)), folded_axes(node), reduces=True)
     return Group(device, shape, shapes=((shape, node.op.cheap),))
 
 

@@ -24,7 +24,7 @@ from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import constant_of, node_of, rewrite
 from ..tensor import Tensor
-from .gathers import reached_by
+from .gathers import reached_by, unstretched
 from .legality import DEFAULT, FusionConfig, Shape, accepts
 
 INDEX_ADD, SCATTER_ADD, SCATTER_FOLD = map(op_of, (index_add, scatter_add_, scatter_fold))
@@ -69,13 +69,13 @@ def _folded(node: Node, base: Tensor, value: Tensor, *indices: Tensor) -> Tensor
     found = _places(node, base, indices)
     if found is None:
         return None
-    indices, along, shape = found
+    places, along, shape = found
     if not same_shape(value.shape, shape):
         value = broadcast_to(value, shape=shape)
     fold, join = _FOLDS[node.params.get("fold", "sum")]
     narrow = base.dtype in dtypes.HALVES
     given = [cast(x, dtype=dtypes.float32) if narrow else x for x in (base, value)]
-    made = fold(given[1], *indices, along=along, shape=base.shape)
+    made = fold(given[1], *map(unstretched, places), along=along, shape=base.shape)
     if join is not add or not _is_zero(node.inputs[0]):
         made = join(given[0], made)
     return cast(made, dtype=base.dtype) if narrow else made

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..ir import Kind, Op, Spec
 from ..ir.sizes import broadcast, same_shape
+from ..runtime import device as devices
 from ..tensor import Tensor
 from .declare import declare, op_of
 from .look_up import Along, key_of
@@ -33,8 +34,12 @@ def _fold(name: str, reduction: Callable[..., Tensor], ufunc: np.ufunc, what: st
     assert row is not None
 
     def eager(x: Any, *indices: Any, along: Along, shape: Shape) -> Any:
+        if not isinstance(x, np.ndarray):  # CuPy adds alone at repeated indices
+            host = [devices.to_host(a) for a in (x, *indices)]
+            return devices.place(eager(*host, along=along, shape=shape), devices.where(x))
         out = np.full(shape, row.identity(x.dtype), x.dtype)
-        ufunc.at(out, key_of(shape, indices, along), x)
+        own = np.broadcast_shapes(x.shape, *(i.shape for i in indices))
+        ufunc.at(out, key_of(shape, [np.broadcast_to(i, own) for i in indices], along), x)
         return out
 
     return declare(
@@ -44,6 +49,7 @@ def _fold(name: str, reduction: Callable[..., Tensor], ufunc: np.ufunc, what: st
             _infer,
             eager,
             differentiable=False,
+            exact=row.combine.exact,
             reduction=row,
             meaning=f"The {what} of the elements of `x` that belong to each place of a result of `shape`. "
             "``along`` and the indices say to which, as for ``look_up``; an axis that no index reaches has "

@@ -23,9 +23,9 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none. Before a
 #: short row is read, memory is asked for the row `ahead` rows later; `ahead` is 0 where that is of no use.
 #: Where `next` is not 0, each unit of a later pass asks memory for the same unit of the next row. `short` is
-#: not 0 where each row is one unit, whose elements lie side by side. Elements that belong to one place of a sink
-#: are folded in `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0 where a
-#: sink is the output itself, not one of several tables that are joined.
+#: not 0 where each row is one unit, whose elements lie side by side. Elements that belong to one place of a
+#: sink are folded into `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0
+#: where a sink is the output itself, not one of several tables that are joined.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
     "short", "ways", "direct",
@@ -251,8 +251,8 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def indexed_at(self) -> range:
-        """The slots of lengths and strides along the axes of tables that indices reach, then, for each sink, of
-        the elements of its table, and of the strides along these axes of the output.
+        """The slots of lengths and strides along the axes of tables that indices reach; of the places of each
+        sink; and of the strides along such axes of the outputs that they are.
         """
         count = 2 * len(self.indexed) + len(self.sinks) + len(self.placed)
         return range(self.starts_at.stop, self.starts_at.stop + count)

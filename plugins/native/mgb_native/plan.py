@@ -42,9 +42,9 @@ COLUMNS, NARROW, CACHED = 512, 64, 1 << 18
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
 
-#: The most tables that the elements of a row are folded into, how many elements there are at least for each
-#: place of one, the fewest elements and columns of one, and how many numbers, of what size in all, elements of one
-#: place take turns with.
+#: The most tables that the elements of a row are folded into; how many elements there are at least for each
+#: place of one; the fewest elements, and columns, of one; how many numbers the elements of one place take
+#: turns with, where a table is in cache: the most bytes of that.
 JOINED, EACH, FILLING, APART, WAYS, NEARBY = 16, 8, 1 << 14, 16, 4, 1 << 17
 
 #: Nanoseconds of work from which several threads are worth waking.

@@ -172,4 +172,3 @@ class Reaching(Scanning):
                 b = next(b for b in self.frame.buffers if b.node is v and b.name[0] in "tr")
                 found[v] = partial(self.read, self.at_buffer(b))
         return lambda i, lanes: {v: read(i, lanes) for v, read in found.items()}
-

@@ -1,9 +1,9 @@
 """Elements that are folded into places that the values of a kernel say: sums by segments, histograms.
 
-Each chunk has a table of its own, and these are joined in their order: so the bits do not depend on which thread
-runs which chunk. Where a loop goes along the table, it folds vectors. Where neighbours belong to any place, a first
-loop finds the places of a unit, and a second one takes its elements one by one, neighbours to different numbers of
-a place: one that was just written cannot be read at once.
+Each chunk has a table of its own, and these are joined in their order: so the bits do not depend on which
+thread runs which chunk. Where a loop goes along the table, it folds vectors. Where neighbours belong to any
+place, a first loop finds the places of a unit, and a second one takes its elements one by one, neighbours to
+different numbers of a place: what was just written cannot be read at once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class Sinking(Reaching):
                 continue
             step = self.slot(self.frame.axis_at(v, self.axes_of(v)[-1]) + 1)
 
-            def turn(place: str, _: list[str], v: Node = v, start: str = start, step: str = step) -> Sequence[str]:
+            def turn(
+                place: str, _: list[str], v: Node = v, start: str = start, step: str = step
+            ) -> Sequence[str]:
                 self.fill({v: self.table(v, self.add(start, self.mul(place, step)))}, width)
                 return ()
 
@@ -150,7 +152,10 @@ class Sinking(Reaching):
         step = self.mul(wide, self.index(v.spec.dtype.itemsize))
 
         def turn(place: str, _: list[str]) -> Sequence[str]:
-            own, address = self.table(v, self.add(table, self.mul(place, step))), self.placed(v, place, output)
+            own, address = (
+                self.table(v, self.add(table, self.mul(place, step))),
+                self.placed(v, place, output),
+            )
             if not self.frame.columns:
                 self.write(self.table(v, address), self.index(0), self.all_ways(v, own))
                 return ()
