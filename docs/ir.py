@@ -142,8 +142,8 @@ CHAPTERS: tuple[tuple[str, str, Callable[[Op], bool]], ...] = (
     ),
     (
         "Scatters",
-        "Elements that are folded into places that other values say, for backends with `Kind.SCATTER` in their "
-        "kinds. They are outputs of a group, outside of its domain; nothing of it reads them.",
+        "Elements that are folded into places that other values say, for backends with `Kind.SCATTER` in "
+        "their kinds. They are outputs of a group, outside of its domain; nothing of it reads them.",
         lambda op: op.kind is Kind.SCATTER,
     ),
     (

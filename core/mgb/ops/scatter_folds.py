@@ -37,10 +37,10 @@ def _fold(name: str, reduction: Callable[..., Tensor], ufunc: np.ufunc, what: st
         if not isinstance(x, np.ndarray):  # CuPy adds alone at repeated indices
             host = [devices.to_host(a) for a in (x, *indices)]
             return devices.place(eager(*host, along=along, shape=shape), devices.where(x))
-        out = np.full(shape, row.identity(x.dtype), x.dtype)
+        out = np.full(shape, row.identity(x.dtype), row.accumulator(x.dtype))
         own = np.broadcast_shapes(x.shape, *(i.shape for i in indices))
         ufunc.at(out, key_of(shape, [np.broadcast_to(i, own) for i in indices], along), x)
-        return out
+        return out.astype(x.dtype, copy=False)
 
     return declare(
         Op(
