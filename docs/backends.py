@@ -54,6 +54,7 @@ def facts(name: str) -> Row:
         "words": len(traits.vocabulary),
         "reductions": Kind.REDUCE in traits.kinds,
         "indexing by arrays": Kind.GATHER in traits.kinds,
+        "sums by segments": Kind.SCATTER in traits.kinds,
         "scans": Kind.SCAN in traits.kinds,
         "graph": traits.scope is Scope.GRAPH,
         "denormals": traits.denormals,

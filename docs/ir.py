@@ -141,6 +141,12 @@ CHAPTERS: tuple[tuple[str, str, Callable[[Op], bool]], ...] = (
         lambda op: op.kind is Kind.GATHER,
     ),
     (
+        "Scatters",
+        "Elements that are folded into places that other values say, for backends with `Kind.SCATTER` in "
+        "their kinds. They are outputs of a group, outside of its domain; nothing of it reads them.",
+        lambda op: op.kind is Kind.SCATTER,
+    ),
+    (
         "Scans",
         "Folds along the parameter `axis` up to each element, for backends with `Kind.SCAN` in their kinds; "
         "elsewhere they run eagerly. In a group they go along the one axis that its reductions fold.",

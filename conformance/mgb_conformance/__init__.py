@@ -37,6 +37,7 @@ _TIERS = {
     "TestProducts": "test_products",
     "TestRandomGraphs": "test_random",
     "TestGathers": "test_gathers",
+    "TestScatters": "test_scatters",
     "TestIndexing": "test_gathers",
     "TestScans": "test_scans",
     "TestLoops": "test_loops",

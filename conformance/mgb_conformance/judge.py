@@ -258,6 +258,11 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
         axis = node.params["axis"]
         size = np.cumsum(np.abs(values[0]), axis=axis) if name == "cumsum" else np.abs(out)
         return twice * (2 * np.sqrt(out.shape[axis]) + 2) * float(_finfo(dtype).eps) / 2 * size
+    if name in ("scatter_sum", "scatter_prod"):
+        given = dict(node.params)
+        length = evaluate(OPS["scatter_sum"], [np.ones_like(values[0]), *values[1:]], given)
+        size = evaluate(node.op, [np.abs(values[0]), *values[1:]], given)
+        return twice * (2 * np.sqrt(length) + 2) * float(_finfo(dtype).eps) / 2 * size
     size = reduce(np.maximum, (np.nan_to_num(np.abs(v), posinf=0) for v in values), np.ones(()))
     unit = ulp(size if name in CANCELS else out, dtype)
     return twice * MORE_ULPS.get(name, ULPS) * unit + float(_finfo(dtype).smallest_normal) * size

@@ -139,7 +139,8 @@ class Backend(ABC):
     of axes of one domain, every shape broadcasts to that domain, and at least one node is not a leaf. With
     `Kind.SCAN` there may be scans along the one axis that is folded. With
     `Kind.GATHER` there may be ``look_up`` too: its first operand is an input of any shape, which
-    other nodes in their domain read only if its shape broadcasts.
+    other nodes in their domain read only if its shape broadcasts. With `Kind.SCATTER` there may be outputs
+    outside of the domain, into which elements of it are folded; scatters fold the axes that reductions do.
 
     With the trait `products`, a group may hold one ``matmul`` of two matrices instead of reductions. Then the
     domain is the shape of its result. Element-wise nodes that lead to one operand of it, and to nothing

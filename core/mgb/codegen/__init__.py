@@ -13,6 +13,7 @@ from .domain import (
     operands,
     reached,
     reduced_axes,
+    sinks,
     spans,
     structure_key,
     tables,
@@ -23,8 +24,8 @@ from .frame import Frame, Operand
 from .guards import guard, guarded, long_division
 from .hazards import hazards, replaced
 from .online import Online, online
-from .reductions import accumulator, combine, identity, reductions, scans
-from .schedule import Pass, Schedule, is_operand, schedule
+from .reductions import accumulator, combine, identity, reductions, scans, scatters
+from .schedule import Pass, Schedule, is_operand, is_scatter, schedule
 from .text import (
     C_TYPES,
     Assign,
@@ -69,6 +70,7 @@ __all__ = [
     "hazards",
     "identity",
     "is_operand",
+    "is_scatter",
     "long_division",
     "narrowing",
     "offset",
@@ -82,7 +84,9 @@ __all__ = [
     "row_major",
     "scalar",
     "scans",
+    "scatters",
     "schedule",
+    "sinks",
     "spans",
     "spell_out",
     "statements",

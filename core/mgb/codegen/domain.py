@@ -66,8 +66,26 @@ def tables(graph: Graph) -> frozenset[Node]:
     return frozenset(found.difference(graph.outputs, *map(operands, graph.nodes)))
 
 
-def reached(look_up: Node) -> Shape:
+def sinks(graph: Graph) -> frozenset[Node]:
+    """Return the values of a group that lie outside of its domain: what scatters fold elements into.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.ops.scatter_folds import scatter_sum
+    >>> from mgb.tensor.tracing import graph_of
+    >>> keys, values = Spec((50,), np.dtype("int32")), Spec((50,), np.dtype("float32"))
+    >>> graph = graph_of(lambda k, v: scatter_sum(v * v, k, along=(None,), shape=(8,)), keys, values)
+    >>> sinks(graph) == set(graph.outputs)
+    True
+    """
+    return frozenset(n for n in graph.nodes if n.op.kind is Kind.SCATTER)
+
+
+def reached(node: Node) -> Shape:
     """Return the shape of a table, by the axes of the domain along which a loop goes through it.
+
+    That of a look-up is its first operand, that of a scatter its result.
 
     Examples
     --------
@@ -78,11 +96,12 @@ def reached(look_up: Node) -> Shape:
     >>> reached(graph_of(lambda i, w: look_up(w, i, along=(None, -1)), words, weights).nodes[0])
     (8,)
     """
-    return reach(look_up.inputs[0].spec.shape, look_up.params["along"])
+    table = node if node.op.kind is Kind.SCATTER else node.inputs[0]
+    return reach(table.spec.shape, node.params["along"])
 
 
 def domain(graph: Graph) -> Shape:
-    """Return the shape that every value of a group broadcasts to, but for tables.
+    """Return the shape that every value of a group broadcasts to, but for tables and sinks.
 
     Raises
     ------
@@ -97,7 +116,7 @@ def domain(graph: Graph) -> Shape:
     >>> domain(graph)
     (4, 8)
     """
-    apart = tables(graph)
+    apart = tables(graph) | sinks(graph)
     shape = broadcast([v.spec.shape for v in values(graph) if v not in apart])
     if shape is None:
         raise GraphError(f"the values of a group do not broadcast to one domain\n{graph}")
@@ -105,7 +124,9 @@ def domain(graph: Graph) -> Shape:
 
 
 def spans(graph: Graph) -> Mapping[Node, Span]:
-    """Map each value to the domain axes where its length is not 1: it varies along these. A table has none.
+    """Map each value to the domain axes where its length is not 1: it varies along these.
+
+    Tables and sinks have none.
 
     Examples
     --------
@@ -115,7 +136,7 @@ def spans(graph: Graph) -> Mapping[Node, Span]:
     >>> [spans(graph)[v] for v in (*graph.inputs, *graph.outputs)]
     [(True, False), (False, True), (True, True)]
     """
-    ndim, apart = len(domain(graph)), tables(graph)
+    ndim, apart = len(domain(graph)), tables(graph) | sinks(graph)
     shapes = {v: () if v in apart else v.spec.shape for v in values(graph)}
     return {v: varying(shape, ndim) for v, shape in shapes.items()}
 
@@ -143,7 +164,7 @@ def aligned(shape: Shape, ndim: int) -> Shape:
 
 
 def reduced_axes(graph: Graph) -> tuple[int, ...]:
-    """Return the domain axes that the group folds, or scans, sorted; empty when nothing is folded.
+    """Return the domain axes that the group folds, scans or scatters, sorted; empty when there are none.
 
     A reduction along axes where its input has length 1 folds nothing and counts for nothing.
 
@@ -173,16 +194,25 @@ def reduced_axes(graph: Graph) -> tuple[int, ...]:
 
 
 def _folds(node: Node, span: Mapping[Node, Span], ndim: int) -> tuple[int, ...]:
-    if node.op.kind not in (Kind.REDUCE, Kind.SCAN):
+    if node.op.kind not in (Kind.REDUCE, Kind.SCAN, Kind.SCATTER):
         return ()
-    source, given = node.inputs[0], node.params["axis"]
-    lead = ndim - source.spec.ndim
-    axes = tuple(a + lead for a in (given if node.op.kind is Kind.REDUCE else (given,)))
-    long = tuple(a for a in axes if span[source][a])
-    broadcast = tuple(a for a in axes if not span[source][a] and any(s[a] for s in span.values()))
+    source = node.inputs if node.op.kind is Kind.SCATTER else node.inputs[:1]
+    axes = _axes_of(node, ndim)
+    varies = {a: any(span[x][a] for x in source) for a in axes}
+    long = tuple(a for a in axes if varies[a])
+    broadcast = tuple(a for a in axes if not varies[a] and any(s[a] for s in span.values()))
     if long and broadcast:
         raise GraphError(f"{node} folds a value that is broadcast along axes {broadcast} of the domain")
     return long
+
+
+def _axes_of(node: Node, ndim: int) -> tuple[int, ...]:
+    """Return the axes of the domain that `node` folds."""
+    if node.op.kind is Kind.SCATTER:
+        kept = {ndim + at for at in node.params["along"] if at is not None}
+        return tuple(a for a in range(ndim) if a not in kept)
+    given, lead = node.params["axis"], ndim - node.inputs[0].spec.ndim
+    return tuple(a + lead for a in (given if node.op.kind is Kind.REDUCE else (given,)))
 
 
 def structure_key(graph: Graph) -> str:
@@ -205,12 +235,17 @@ def structure_key(graph: Graph) -> str:
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
-        given = {} if v.op is IOTA else fixed(dict(v.params))
+        given = fixed({k: p for k, p in v.params.items() if k not in _OF_SIZE.get(v.op.kind, ())})
+        given = {} if v.op is IOTA else given
         params = [f"{k}={exact_text(p)}" for k, p in sorted(given.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
     lines.append(" ".join(str(names[o]) for o in graph.outputs))
     return digest("\n".join(lines).encode())
+
+
+#: Parameters that are lengths, which kernels are told by the shapes of arrays.
+_OF_SIZE = {Kind.SCATTER: ("shape",)}
 
 
 def _untold(graph: Graph) -> list[tuple[int, int]]:

@@ -126,5 +126,5 @@ class Frame(Generic[Described]):
     @cached_property
     def stages(self) -> int:
         """The passes, and when the last one folds a stage after it, in which its totals are used."""
-        passes = self.schedule.passes
-        return len(passes) + bool(passes[-1].folds)
+        *before, last = self.schedule.passes
+        return len(before) + 1 + bool(last.folds or last.scatters)

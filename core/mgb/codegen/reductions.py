@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Kind, Node, Reduction
+from ..ops import scatter_folds as scatter_folds  # whose rows are among `OPS` then
 from ..ops.declare import OPS
 
 
@@ -31,6 +32,17 @@ def scans(words: Container[str]) -> tuple[str, ...]:
     ('cumsum', 'cummax')
     """
     return _folding(Kind.SCAN, words)
+
+
+def scatters(words: Container[str]) -> tuple[str, ...]:
+    """Return the scatters that a backend prints which folds two elements by `words`.
+
+    Examples
+    --------
+    >>> scatters({"add", "maximum"})
+    ('scatter_sum', 'scatter_max')
+    """
+    return _folding(Kind.SCATTER, words)
 
 
 def _folding(kind: Kind, words: Container[str]) -> tuple[str, ...]:

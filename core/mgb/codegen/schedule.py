@@ -54,6 +54,8 @@ class Pass:
         Row values that can be computed once the folds are complete, in order.
     totals : tuple of Node
         Scans of the next pass: what each makes of ``node.inputs[0]`` in a chunk alone is to be found.
+    scatters : tuple of Node
+        What to fold elements into: the value of ``node.inputs[0]``, where the other inputs say.
 
     Examples
     --------
@@ -73,11 +75,18 @@ class Pass:
     folds: Nodes
     after: Nodes
     totals: Nodes = ()
+    scatters: Nodes = ()
 
     @property
     def is_for_chunks(self) -> bool:
         """Return whether it is needed only where several share a row."""
-        return not (self.stores or self.folds)
+        return not (self.stores or self.folds or self.scatters)
+
+    @property
+    def ends(self) -> Nodes:
+        """The values that it is there for."""
+        folded = (f.inputs[0] for f in (*self.folds, *self.totals))
+        return (*self.stores, *folded, *(i for s in self.scatters for i in s.inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,18 @@ def is_operand(node: Node) -> bool:
     return node.op.kind is Kind.LEAF and not (node.op is CONST and node.spec.size == 1)
 
 
+def is_scatter(node: Node) -> bool:
+    """Return whether a kernel folds elements into places of `node` that values say.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec, input_node
+    >>> is_scatter(input_node(Spec((4,), np.dtype("float32"))))
+    False
+    """
+    return node.op.kind is Kind.SCATTER
+
+
 def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset()) -> Schedule:
     """Return the passes of `graph`, a group of one domain.
 
@@ -168,7 +189,7 @@ def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset(
         row_reads=tuple(v for v in facts.needed if v not in facts.full and is_operand(v)),
         before=facts.rows(0),
         passes=tuple(passes),
-        row_stores=tuple(v for v in facts.outputs if v not in facts.full),
+        row_stores=tuple(v for v in facts.outputs if v not in facts.full and not is_scatter(v)),
     )
 
 
@@ -183,6 +204,7 @@ def _pass(facts: _Facts, k: int, ends: Nodes, kept: frozenset[Node], ready: froz
         folds=facts.folds(k),
         after=facts.rows(k + 1),
         totals=facts.totals(k),
+        scatters=facts.scatters(k),
     )
 
 
@@ -209,10 +231,11 @@ class _Facts:
         self.level: dict[Node, int] = {}
         for v in self.order:
             below = max((self.level[i] for i in operands(v)), default=0)
-            self.level[v] = below + (self.is_fold(v) or self.is_scan(v))
+            self.level[v] = below + (self.is_fold(v) or self.is_scan(v) or is_scatter(v))
         self.needed = self._needed()
         last = [self.level[v] for v in self.outputs if v in self.full]
-        last += [self.level[v] - 1 for v in self.needed if self.is_fold(v)]
+        folds = [v for v in self.needed if self.is_fold(v) or is_scatter(v)]
+        last += [self.level[v] - 1 for v in folds]
         self.count = 1 + max(last, default=0)
 
     def is_fold(self, node: Node) -> bool:
@@ -224,7 +247,7 @@ class _Facts:
 
     def is_needed(self, k: int) -> bool:
         """Return whether pass `k` is for more than the chunks of scans."""
-        return bool(self.folds(k) or self.stores(k))
+        return bool(self.folds(k) or self.stores(k) or self.scatters(k))
 
     def _needed(self) -> Nodes:
         found = set(self.outputs)
@@ -239,17 +262,21 @@ class _Facts:
     def totals(self, k: int) -> Nodes:
         return tuple(v for v in self.needed if self.is_scan(v) and self.level[v] == k + 1)
 
+    def scatters(self, k: int) -> Nodes:
+        return tuple(v for v in self.needed if is_scatter(v) and self.level[v] == k + 1)
+
     def stores(self, k: int) -> Nodes:
         return tuple(v for v in self.outputs if v in self.full and self.level[v] == k)
 
     def ends(self, k: int) -> Nodes:
         """Return the full values that pass `k` exists for."""
-        return (*(f.inputs[0] for f in (*self.folds(k), *self.totals(k))), *self.stores(k))
+        folded = (f.inputs[0] for f in (*self.folds(k), *self.totals(k)))
+        return (*folded, *(i for s in self.scatters(k) for i in s.inputs), *self.stores(k))
 
     def rows(self, k: int) -> Nodes:
         """Return the row values that are computed once `k` passes are done."""
-        found = (v for v in self.needed if v not in self.full and not self.is_fold(v) and not is_operand(v))
-        return tuple(v for v in found if self.level[v] == k)
+        found = (v for v in self.needed if v not in self.full and self.level[v] == k)
+        return tuple(v for v in found if not (self.is_fold(v) or is_scatter(v) or is_operand(v)))
 
     def cone(self, ends: Iterable[Node], given: frozenset[Node] = frozenset()) -> Nodes:
         """Return the full values that `ends` need, themselves included, no further than `given`."""

@@ -14,6 +14,7 @@ from ..fusion import (
     detect,
     duplicate,
     flat_draws,
+    folded_into,
     looked_up,
     place_extents,
     recompute,
@@ -215,6 +216,7 @@ def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph
         return graph
     graph = vector_products(graph, backend.traits, _allowed(options))
     graph = looked_up(graph, backend.traits, _allowed(options))
+    graph = folded_into(graph, backend.traits, _allowed(options))
     graph = split(graph, backend.traits, _allowed(options))
     graph = taken_apart(place_extents(graph), backend.traits, _allowed(options))
     graph = flat_draws(graph, backend.traits, _allowed(options))

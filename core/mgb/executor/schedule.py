@@ -284,7 +284,7 @@ def _is_view(step: Step) -> bool:
 
 def may_fail(step: Step) -> bool:
     """Return whether the values that it reads may make a step raise, as indices do."""
-    return any(n.op.kind in (Kind.OPAQUE, Kind.GATHER) for n in step.graph.nodes)
+    return any(n.op.kind in (Kind.OPAQUE, Kind.GATHER, Kind.SCATTER) for n in step.graph.nodes)
 
 
 def begins(step: Step) -> bool:

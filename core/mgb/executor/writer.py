@@ -396,5 +396,7 @@ def packed(names: Iterable[str]) -> str:
 
 def origin(nodes: Iterable[Node]) -> str:
     """Return a comment that tells where the user wrote what may refuse its values: tracebacks show it."""
-    places = dict.fromkeys(n.source for n in nodes if n.op.kind in (Kind.OPAQUE, Kind.GATHER) and n.source)
+    places = dict.fromkeys(
+        n.source for n in nodes if n.op.kind in (Kind.OPAQUE, Kind.GATHER, Kind.SCATTER) and n.source
+    )
     return f"  # {', '.join(places)}" if places else ""

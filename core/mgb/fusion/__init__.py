@@ -9,6 +9,7 @@ from .gathers import looked_up
 from .legality import FusionConfig, accepts
 from .pieces import split
 from .recompute import recompute
+from .scatters import folded_into
 from .step import Step
 from .vectors import vector_products
 
@@ -20,6 +21,7 @@ __all__ = [
     "detect",
     "duplicate",
     "flat_draws",
+    "folded_into",
     "looked_up",
     "number_node",
     "place_extents",

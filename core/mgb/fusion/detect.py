@@ -169,7 +169,10 @@ class _Detection:
             return "the fuel is used up"
         if self.quotient.feeds(then, first):
             first, then = then, first
-        if any(self._is_looked_up(value, then) for value in self._passed(first, then)):
+        passed = self._passed(first, then)
+        if any(value.op.kind is Kind.SCATTER for value in passed):
+            return "what is scattered is complete when the kernel ends"
+        if any(self._is_looked_up(value, then) for value in passed):
             return "what is looked up must lie in memory"
         group = self._joined(first, then)
         if isinstance(group, str):
@@ -242,6 +245,8 @@ class _Detection:
             if same_shape(self.groups[part].domain, group.domain):
                 continue
             for i in self.quotient.members[part]:
+                if self.nodes[i].op.kind is Kind.SCATTER:
+                    continue
                 shape = bare(self.nodes[i].spec.shape)
                 other = not any(same_shape(shape, written) for written in shapes)
                 if other and self._read_outside(self.nodes[i], (first, then)):

@@ -13,12 +13,12 @@ from ..ir import CONST, Graph, Kind, Node
 from ..ir.sizes import same_shape
 from ..ops.declare import op_of
 from ..ops.index import gather_, index_get
-from ..ops.layout import RESHAPE, slice_
-from ..ops.look_up import look_up
+from ..ops.layout import BROADCAST_TO, RESHAPE, slice_
+from ..ops.look_up import Along, look_up
 from ..ops.primitives import IOTA
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import node_of, reshaped, rewrite
+from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts
 
@@ -62,13 +62,27 @@ def _lies_in_memory(node: Node) -> bool:
 
 def _of_get(node: Node, values: Sequence[Tensor]) -> Tensor:
     x, *indices = values
-    axes, place = node.params["axes"], node.params["place"]
-    rest = [a for a in range(x.ndim) if a not in axes]
-    behind = len(rest) - place
+    spread, along = reached_by(x.ndim, indices, node.params["axes"], node.params["place"])
+    return look_up(x, *spread, along=along)
+
+
+def reached_by(
+    ndim: int, indices: Sequence[Tensor], axes: Sequence[int], place: int
+) -> tuple[list[Tensor], Along]:
+    """Return indices over the axes of what they select of `ndim` axes, and how the axes lie along these.
+
+    Parameters
+    ----------
+    ndim : int
+    indices : sequence of Tensor
+    axes, place
+        As ``index_get`` has them.
+    """
+    rest = [a for a in range(ndim) if a not in axes]
+    behind, inside = len(rest) - place, max(i.ndim for i in indices)
     spread = [reshaped(i, (*i.shape, *(1,) * behind)) for i in indices]
-    inside = node.spec.ndim - len(rest)
-    at = {a: k - node.spec.ndim if k < place else k + inside - node.spec.ndim for k, a in enumerate(rest)}
-    return look_up(x, *_in_order(spread, axes), along=tuple(at.get(a) for a in range(x.ndim)))
+    at = {a: k - len(rest) - (inside if k < place else 0) for k, a in enumerate(rest)}
+    return _in_order(spread, axes), tuple(at.get(a) for a in range(ndim))
 
 
 def _in_order(indices: Sequence[Tensor], axes: Sequence[int]) -> list[Tensor]:
@@ -81,4 +95,12 @@ def _of_gather(node: Node, values: Sequence[Tensor]) -> Tensor:
     shape = tuple(x.shape[a] if a == axis else d for a, d in enumerate(index.shape))
     if not same_shape(shape, x.shape):
         x = slice_(x, window=tuple((0, d, 1) for d in shape))
-    return look_up(x, index, along=tuple(None if a == axis else a - x.ndim for a in range(x.ndim)))
+    along = tuple(None if a == axis else a - x.ndim for a in range(x.ndim))
+    found = look_up(x, unstretched(index), along=along)
+    return found if same_shape(found.shape, node.spec.shape) else look_up(x, index, along=along)
+
+
+def unstretched(index: Tensor) -> Tensor:
+    """Return an index before it was broadcast: a row of a table is reached by one."""
+    stretched = inputs_of(index, BROADCAST_TO)
+    return index if stretched is None else unstretched(*stretched)

@@ -12,7 +12,7 @@ from ..backends import Scope, Traits
 from ..errors import GraphError
 from ..ir import Graph, Kind, Node, Op, Spec, input_node
 from ..ir.dtypes import COMPLEX, HALVES
-from ..ir.sizes import about, is_sized, key, same_shape
+from ..ir.sizes import about, broadcast, is_sized, key, same_shape
 from ..ops.reduce import EXTENT
 from ..passes import decompose
 from ..passes.rewrite import stretches
@@ -22,7 +22,7 @@ from .products import Product, refusal
 
 Shape = tuple[int, ...]
 
-_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT, Kind.GATHER, Kind.SCAN})
+_IN_DOMAIN = frozenset({Kind.ELEMENTWISE, Kind.REDUCE, Kind.CONTRACT, Kind.GATHER, Kind.SCAN, Kind.SCATTER})
 
 #: A reduction to fewer rows than `FEW_ROWS`, over `MANY` elements or more, does not go on at full size in one
 #: kernel: each row is one worker's, and the others would have nothing to do.
@@ -67,6 +67,8 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
         return f"is of kind {kind.value}"
     if kind is Kind.REDUCE and not config.reduce:
         return "is a reduction, which the configuration keeps out of groups"
+    if kind is Kind.SCATTER and (problem := _not_scattered(node)):
+        return problem
     if kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN and (problem := refusal(traits, node)):
         return problem
     if device_type(node.spec.device) not in traits.devices:
@@ -78,12 +80,24 @@ def accepts(traits: Traits, node: Node, config: FusionConfig = DEFAULT) -> str |
     return _spelling(traits, node)[0]
 
 
+def _not_scattered(node: Node) -> str | None:
+    if node.spec.dtype in HALVES:
+        return "folds 16-bit floats, which kernels fold in float32"
+    return None if folded_axes(node) else "folds no elements"
+
+
+def folded_axes(node: Node) -> frozenset[int]:
+    """Return the axes that a scatter folds, counted from the end of the shape of its operands."""
+    shape, kept = scattered(node), frozenset(node.params["along"])
+    return frozenset(a for a in range(-len(shape), 0) if a not in kept and shape[a] != 1)
+
+
 def weight(traits: Traits, node: Node) -> int:
     """Count the ops that `node` is for a backend that takes it; a reduction is worth a kernel of its own.
 
     A product in a domain is not: alone it is left to a library.
     """
-    if node.op.kind is Kind.REDUCE:
+    if node.op.kind in (Kind.REDUCE, Kind.SCATTER):
         return 0 if node.op is EXTENT else max(1, traits.min_ops)
     if node.op.kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN:
         return 0
@@ -171,7 +185,16 @@ def group_of(scope: Scope, node: Node) -> Group:
         axis = node.params["axis"]
         axes = frozenset({axis - node.spec.ndim} if node.spec.shape[axis] != 1 else ())
         return Group(device, shape, axes, ((shape, False),), reduces=True, scans=True)
+    if node.op.kind is Kind.SCATTER:
+        return Group(device, bare(scattered(node)), folded_axes(node), reduces=True)
     return Group(device, shape, shapes=((shape, node.op.cheap),))
+
+
+def scattered(node: Node) -> Shape:
+    """Return the shape of what a scatter folds elements of: that of its operands, broadcast."""
+    shape = broadcast([i.spec.shape for i in node.inputs])
+    assert shape is not None
+    return shape
 
 
 def joined(scope: Scope, first: Group, then: Group, feeds: bool) -> Group | str:

@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import prod
 
 from ..backends import Scope
-from ..ir import Node
+from ..ir import Kind, Node
 from ..ir.sizes import about, same_shape
 from .legality import Group, Shape, bare, group_of, joined, row
 
@@ -145,4 +145,5 @@ def _is_sound(
             return False
         whole = found
     written = (n for n in part if n in stored or not inside.issuperset(readers[n]))
+    written = (n for n in written if n.op.kind is not Kind.SCATTER)
     return all(_is_writable(bare(n.spec.shape), _writable(whole)) for n in written)

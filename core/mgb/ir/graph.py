@@ -37,6 +37,7 @@ class Kind(Enum):
     LAYOUT = "layout"  # moves elements, computes nothing
     CONTRACT = "contract"  # matmul, convolution
     GATHER = "gather"  # one element of the first operand for each element, where the others say
+    SCATTER = "scatter"  # folds the elements of the first operand into places that the others say
     OPAQUE = "opaque"  # everything else: sort, gather, pooling, ...
 
     __hash__ = object.__hash__  # members are equal to themselves only; Enum's own hash is a Python function

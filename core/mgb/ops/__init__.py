@@ -21,7 +21,15 @@ from .images import contract as contract
 from .images import pooling as pooling
 from .random import bits as bits
 
-_WAITING = ("linalg.linear_systems", "linalg.decompositions", "fourier", "order", "scatter", "look_up")
+_WAITING = (
+    "linalg.linear_systems",
+    "linalg.decompositions",
+    "fourier",
+    "order",
+    "scatter",
+    "look_up",
+    "scatter_folds",
+)
 
 
 def declare_all() -> None:

@@ -39,7 +39,8 @@ def _rest(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
     return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 
-def _selected(name: str, x: Spec, indices: Sequence[Spec], axes: Axes, place: int) -> tuple[int, ...]:
+def selected(name: str, x: Any, indices: Sequence[Any], axes: Axes, place: int) -> tuple[int, ...]:
+    """Return the shape of what `indices` along `axes` select of `x`; they are specs or Tensors."""
     for index in indices:
         if index.dtype not in dtypes.INTEGERS:
             raise IndexError(f"{name}: arrays used as indices must be of an integer type, got {index.dtype}")
@@ -48,7 +49,7 @@ def _selected(name: str, x: Spec, indices: Sequence[Spec], axes: Axes, place: in
 
 
 def _get_infer(x: Spec, *indices: Spec, axes: Axes, place: int) -> Spec:
-    return Spec(_selected("index_get", x, indices, axes, place), x.dtype)
+    return Spec(selected("index_get", x, indices, axes, place), x.dtype)
 
 
 def _key(ndim: int, indices: Sequence[Any], axes: Axes) -> tuple[Any, ...]:
@@ -94,7 +95,7 @@ index_get = declare(
 
 
 def _put_infer(x: Spec, value: Spec, *indices: Spec, axes: Axes, place: int) -> Spec:
-    shape = _selected("index_set", x, indices, axes, place)
+    shape = selected("index_set", x, indices, axes, place)
     if broadcast_shapes("index_set", value.shape, shape) != shape:
         raise ShapeError(f"index_set: a value of shape {value.shape} does not broadcast to {shape}")
     return Spec(x.shape, x.dtype)

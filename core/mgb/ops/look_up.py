@@ -44,13 +44,23 @@ def _eager(x: Any, *indices: Any, along: Along) -> Any:
     ndim = max(ndim, -min((at for at in along if at is not None), default=0))
     if len(indices) == 1 and (taken := _taken(x, indices[0], along, ndim)) is not None:
         return taken
-    key, given = [], iter(indices)
-    for length, at in zip(x.shape, along, strict=True):
-        if at is None:
-            key.append(next(given))
-        else:
-            key.append(np.arange(length, like=indices[0]).reshape((length,) + (1,) * (-1 - at)))
-    return x[tuple(key)]
+    return x[key_of(x.shape, indices, along)]
+
+
+def key_of(shape: Sequence[int], indices: Sequence[Any], along: Along) -> tuple[Any, ...]:
+    """Return what stands in square brackets behind an array of `shape` that indices reach.
+
+    Examples
+    --------
+    >>> from mgb.ops.look_up import key_of
+    >>> [part.tolist() for part in key_of((50, 2), [np.array([[7], [9]])], (None, -1))]
+    [[[7], [9]], [0, 1]]
+    """
+    given = iter(indices)
+    return tuple(
+        next(given) if at is None else np.arange(d, like=indices[0]).reshape((d,) + (1,) * (-1 - at))
+        for d, at in zip(shape, along, strict=True)
+    )
 
 
 def _taken(x: Any, index: Any, along: Along, ndim: int) -> Any:

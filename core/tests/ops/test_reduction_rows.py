@@ -20,7 +20,14 @@ FOLDS = [op for op in OPS.values() if op.reduction is not None]
 @pytest.mark.parametrize("op", FOLDS, ids=lambda op: op.name)
 def test_combining_from_the_identity_gives_the_reduction(op: Op, dtype: str) -> None:
     assert op.reduction is not None
-    if dtype == "bool" and op.name in ("reduce_sum", "reduce_prod", "cumsum", "cumprod"):
+    if dtype == "bool" and op.name in (
+        "reduce_sum",
+        "reduce_prod",
+        "cumsum",
+        "cumprod",
+        "scatter_sum",
+        "scatter_prod",
+    ):
         return  # integers take part in them
     x = np.array([3, 0, 1, 5, 2], dtype)
     total, totals = np.array(op.reduction.identity(x.dtype), x.dtype), []
@@ -29,6 +36,10 @@ def test_combining_from_the_identity_gives_the_reduction(op: Op, dtype: str) -> 
         totals.append(total)
     if op.kind is Kind.SCAN:
         np.testing.assert_array_equal(evaluate(op, [x], {"axis": 0}), totals)
+    elif op.kind is Kind.SCATTER:
+        given = {"along": (None,), "shape": (2,)}
+        nothing, found = evaluate(op, [x, np.full(5, 1, np.int32)], given)
+        assert (nothing, found) == (op.reduction.identity(x.dtype), total)
     else:
         assert total == evaluate(op, [x], {"axis": (0,)})[0]
     assert op.reduction.accumulator(x.dtype).itemsize >= x.dtype.itemsize

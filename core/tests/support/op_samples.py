@@ -131,6 +131,14 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
         ([(3, 4), "i", (5,), "i", (2, 1)], {"along": (None, None)}),
         ([(3, 4), "i", (2, 1)], {"along": (-1, None)}),
     ],
+    **{
+        name: [
+            ([(3, 4), "i", (3, 1)], {"along": (None, -1), "shape": (2, 4)}),
+            ([(3, 4), "i", (3, 4)], {"along": (-2, None), "shape": (3, 3)}),
+            ([(2, 3, 4), "i", (3, 1), "i", (4,)], {"along": (None, -3, None), "shape": (2, 2, 3)}),
+        ]
+        for name in ("scatter_sum", "scatter_prod", "scatter_max", "scatter_min")
+    },
     "gather": [([(3, 4), "i", (2, 4)], {"axis": 0})],
     "labels": [(["i", (3, 4)], {"count": 2})],
     "scatter": [([(3, 4), (1, 4), "i", (1, 4)], {"axis": 0})],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb import codegen
-from mgb.codegen import EXTENT, operands, reached, schedule, tables, varying
+from mgb.codegen import EXTENT, is_scatter, reached, schedule, tables, varying
 from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
 from mgb.runtime.forking import cached_property
 
@@ -23,15 +23,20 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none. Before a
 #: short row is read, memory is asked for the row `ahead` rows later; `ahead` is 0 where that is of no use.
 #: Where `next` is not 0, each unit of a later pass asks memory for the same unit of the next row. `short` is
-#: not 0 where each row is one unit, whose elements lie side by side.
+#: not 0 where each row is one unit, whose elements lie side by side. Elements that belong to one place of a
+#: sink are folded into `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0
+#: where a sink is the output itself, not one of several tables that are joined.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
-    "short",
+    "short", "ways", "direct",
 )  # fmt: skip
 
 
 #: How many ops an op is worth.
 COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8}
+
+#: Bytes that an element is worth which is folded into any place of a table.
+APART = 600
 
 #: What a kernel that looks up tells of an index that is out of range: the length of the axis, 0 if there is
 #: none; the index; the axis.
@@ -68,7 +73,7 @@ class Buffer:
     dtype : str
     size : str
         How many elements, in the words of the plan: ``"piece"``, ``"chunks"``, ``"chunks *
-        piece"`` or ``"units * piece"``.
+        piece"``, ``"units * piece"``, or ``"table K"``, as many as the sink K has places in all chunks.
     shared : bool
         Whether all threads that work on one row share it.
     node : Node
@@ -93,7 +98,7 @@ class Frame(codegen.Frame[Operand]):
         super().__init__(graph, schedule(graph))
         loops = sum(self.loops.values())
         width, start = 1 + loops, len(HEAD) + loops
-        self.refused = input_node(REFUSED) if self.look_ups else None
+        self.refused = input_node(REFUSED) if self.reaching else None
         self.tables = tables(graph)
         self.operands = tuple(
             Operand(name, v, self.inner is not None and self.varies(name, v)[self.inner], start + i * width)
@@ -111,7 +116,8 @@ class Frame(codegen.Frame[Operand]):
         """Return the axes of the domain along which an operand varies."""
         if node is self.refused:
             return (False,) * self.ndim
-        return varying(reached(node), self.ndim) if name.startswith("l") else self.span[node]
+        apart = name.startswith("l") or is_scatter(node)
+        return varying(reached(node), self.ndim) if apart else self.span[node]
 
     @cached_property
     def scans(self) -> frozenset[Node]:
@@ -123,12 +129,28 @@ class Frame(codegen.Frame[Operand]):
         return tuple(n for n in self.graph.nodes if n.op.kind is Kind.GATHER)
 
     @cached_property
+    def sinks(self) -> tuple[Node, ...]:
+        """The outputs that elements are folded into where values say."""
+        return tuple(n for part in self.schedule.passes for n in part.scatters)
+
+    @cached_property
+    def reaching(self) -> tuple[Node, ...]:
+        """The nodes with indices: look-ups and sinks."""
+        return (*self.look_ups, *self.sinks)
+
+    @cached_property
     def look_up_of(self) -> dict[Node, Operand]:
         return {o.node: o for o in self.operands if o.is_look_up}
 
-    def scatters(self, look_up: Node) -> bool:
-        """Return whether neighbours in the innermost loop lie anywhere in the table."""
-        return self.inner is not None and any(self.span[i][self.inner] for i in operands(look_up))
+    def scatters(self, node: Node) -> bool:
+        """Return whether neighbours in the innermost loop lie anywhere in the table of `node`."""
+        if node in self.sinks and not (self.columns and all(map(self.is_full, node.inputs[1:]))):
+            return True
+        return self.inner is not None and any(self.span[i][self.inner] for i in node.inputs[1:])
+
+    def is_full(self, node: Node) -> bool:
+        """Return whether there is a value for each element of a row."""
+        return self.flat or any(self.span[node][a] for a in self.schedule.reduced)
 
     @cached_property
     def arrays(self) -> tuple[Operand, ...]:
@@ -137,7 +159,7 @@ class Frame(codegen.Frame[Operand]):
     @property
     def has_rows(self) -> bool:
         """Return whether there are rows, with lanes along them, that fold something."""
-        return not self.flat and not self.columns and self.loops["kept"] > 0
+        return not (self.flat or self.columns or self.sinks) and self.loops["kept"] > 0
 
     @cached_property
     def itemsizes(self) -> tuple[int, ...]:
@@ -152,14 +174,15 @@ class Frame(codegen.Frame[Operand]):
     @cached_property
     def work(self) -> int:
         """Bytes that the ops compute for an element, each by what it is worth."""
-        done = (v for p in self.schedule.passes for v in (*p.computes, *p.folds, *p.totals))
-        return sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
+        done = [v for p in self.schedule.passes for v in (*p.computes, *p.folds, *p.totals)]
+        cost = sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
+        return cost + sum(APART if self.scatters(v) else v.spec.dtype.itemsize for v in self.sinks)
 
     @cached_property
     def kept(self) -> frozenset[Node]:
         """The values that are wanted beside the loop that computes them."""
         passes = self.schedule.passes
-        folded = (v for p in passes for f in (*p.folds, *p.totals) for v in (f, f.inputs[0]))
+        folded = (v for p in passes for v in (*p.folds, *p.totals, *p.ends))
         kept = (v for p in passes for v in p.keeps)
         return frozenset((*self.graph.outputs, *folded, *kept, *self._row_values()))
 
@@ -228,17 +251,33 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def indexed_at(self) -> range:
-        """The slots of lengths and strides along the axes of tables that indices reach."""
-        return range(self.starts_at.stop, self.starts_at.stop + 2 * len(self.indexed))
+        """The slots of lengths and strides along the axes of tables that indices reach; of the places of each
+        sink; and of the strides along such axes of the outputs that they are.
+        """
+        count = 2 * len(self.indexed) + len(self.sinks) + len(self.placed)
+        return range(self.starts_at.stop, self.starts_at.stop + count)
 
     @cached_property
     def indexed(self) -> tuple[tuple[Node, int], ...]:
-        """Each look-up with each axis of its table that an index reaches."""
-        return tuple((n, a) for n in self.look_ups for a, at in enumerate(n.params["along"]) if at is None)
+        """Each look-up and sink with each axis of its table that an index reaches."""
+        return tuple((n, a) for n in self.reaching for a, at in enumerate(n.params["along"]) if at is None)
 
-    def axis_at(self, look_up: Node, axis: int) -> int:
+    @property
+    def placed(self) -> tuple[tuple[Node, int], ...]:
+        """Those of sinks."""
+        return self.indexed[len(self.indexed) - sum(n in self.sinks for n, _ in self.indexed) :]
+
+    def axis_at(self, node: Node, axis: int) -> int:
         """Return the slot of the length along an axis that an index reaches; the stride follows."""
-        return self.indexed_at[2 * self.indexed.index((look_up, axis))]
+        return self.indexed_at[2 * self.indexed.index((node, axis))]
+
+    def places_at(self, sink: Node) -> int:
+        """Return the slot of how many places a sink has that indices reach."""
+        return self.indexed_at[2 * len(self.indexed) + self.sinks.index(sink)]
+
+    def placed_at(self, sink: Node, axis: int) -> int:
+        """Return the slot of an output's stride along an axis that an index reaches."""
+        return self.indexed_at[2 * len(self.indexed) + len(self.sinks) + self.placed.index((sink, axis))]
 
     def _buffers(self) -> tuple[Buffer, ...]:
         folds = [f for p in self.schedule.passes for f in p.folds]
@@ -253,6 +292,9 @@ class Frame(codegen.Frame[Operand]):
             found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self._row_values())]
         else:
             found += [_buffer(f"p{i}", f, "chunks", True) for i, f in enumerate((*folds, *scans))]
+        found += [_buffer(f"z{i}", v, f"table {i}", True) for i, v in enumerate(self.sinks)]
+        for i, v in enumerate(v for v in self.sinks if self.scatters(v)):
+            found += [_buffer(f"v{i}", v, "piece", False), Buffer(f"w{i}", "int64", "piece", False, v)]
         moving = [o for o in self.operands if o.moves and not o.is_iota]
         sides = {False: "g", True: "s"}  # what is gathered, what is streamed
         return (*found, *(_buffer(f"{sides[o.is_output]}{o.name}", o.node, "piece", False) for o in moving))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mgb.codegen import aligned, broadcast_strides, collapse, reach, row_major
+from mgb.codegen import aligned, broadcast_strides, collapse, is_scatter, reach, row_major
 from mgb.ir import Node
 
 from .frame import HEAD, Frame, Operand
@@ -40,6 +41,11 @@ COLUMNS, NARROW, CACHED = 512, 64, 1 << 18
 
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
+
+#: The most tables that the elements of a row are folded into; how many elements there are at least for each
+#: place of one; the fewest elements, and columns, of one; how many numbers the elements of one place take
+#: turns with, where a table is in cache: the most bytes of that.
+JOINED, EACH, FILLING, APART, WAYS, NEARBY = 16, 8, 1 << 14, 16, 4, 1 << 17
 
 #: Nanoseconds of work from which several threads are worth waking.
 PARALLEL = 40_000
@@ -111,6 +117,7 @@ class Planner:
             self.inner[i] = frame.operands[i].itemsize
         apart = [o for i, o in enumerate(frame.operands) if o.moves and self.inner[i] != o.itemsize]
         self.gathers, self.scatters = bool(apart), any(o.is_output for o in apart)
+        self.places = [self.places_of(v) for v in frame.sinks]
         self.piece = max(1, self.n if self.short() else min(self.n, self.longest()))
         self.pieces = -(-self.n // self.piece)
         self.words = [0] * (frame.buffers_at + len(frame.buffers) + 1)
@@ -120,7 +127,7 @@ class Planner:
             own = aligned(o.node.spec.shape, len(self.domain))
             shape = tuple(1 if d == 1 else full for d, full in zip(own, self.domain, strict=True))
             return row_major(shape)
-        if o.is_look_up:
+        if o.is_look_up or (o.is_output and is_scatter(o.node)):
             shape, steps = (
                 reach(lengths, o.node.params["along"], ones)
                 for lengths, ones in zip(self.tables[o.node], (1, 0), strict=True)
@@ -131,14 +138,20 @@ class Planner:
         return broadcast_strides(shapes[i], strides[i], self.domain)
 
     def _tables(self, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> dict[Node, Any]:
-        """Map each look-up to the shape and the strides of its table."""
-        place = {o.node: i for i, o in enumerate(self.frame.arrays) if not o.is_output}
-        found = ((n, place[n.inputs[0]]) for n in self.frame.look_ups)
+        """Map each look-up and sink to the shape and the strides of its table."""
+        place = {(o.node, o.is_output): i for i, o in enumerate(self.frame.arrays)}
+        found = [(n, place[n.inputs[0], False]) for n in self.frame.look_ups]
+        found += [(n, place[n, True]) for n in self.frame.sinks]
         return {n: (shapes[i], strides[i]) for n, i in found}
+
+    def places_of(self, sink: Node) -> int:
+        """Return how many places of a sink indices reach."""
+        shape, _ = self.tables[sink]
+        return math.prod(d for d, at in zip(shape, sink.params["along"], strict=True) if at is None)
 
     def _inside(self, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of what lies in the domain."""
-        apart = {*self.frame.tables, self.frame.refused}
+        apart = {*self.frame.tables, *self.frame.sinks, self.frame.refused}
         found = [s for o, s in zip(self.frame.arrays, shapes, strict=True) if o.node not in apart]
         return found + [reach(shape, n.params["along"]) for n, (shape, _) in self.tables.items()]
 
@@ -152,7 +165,10 @@ class Planner:
         """Return the head of the plan, and the number of rows."""
         rows = math.prod(self.loops.shape[a] for a in self.kept)
         n, steps, piece, pieces = self.n, self.steps, self.piece, self.pieces
-        if self.frame.columns:
+        if self.frame.sinks:
+            units, extent = steps * pieces if not self.frame.columns else steps, steps * n
+            group = -(-units // self.chunks_of(units))
+        elif self.frame.columns:
             group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
         else:
             group, units, extent = max(1, CHUNK // piece), steps * pieces, steps * n
@@ -161,8 +177,47 @@ class Planner:
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
             "tile": TILE if self.tiled else 0, "pitch": self.pitch,
             "ahead": self.ahead(), "next": int(self.asks_for_next()), "short": int(self.short()),
+            "ways": self.ways(), "direct": int(-(-units // group) == 1 and self.is_direct()),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
+
+    def chunks_of(self, units: int) -> int:
+        """Return in how many chunks, with a table each, a row is folded into its sinks."""
+        return max(1, min(JOINED, units, self.joins()))
+
+    def joins(self) -> int:
+        """Return how many tables are worth joining: each is smaller than what is folded into it."""
+        most = max(self.places, default=0)
+        elements = self.steps * (1 if self.frame.columns else self.n)
+        return min(elements // (EACH * most * self.ways()), self.steps * self.n // FILLING) if most else 1
+
+    def ways(self) -> int:
+        """Return in how many numbers elements of one place are folded in turn."""
+        wide = sum(k * v.spec.dtype.itemsize for k, v in zip(self.places, self.frame.sinks, strict=True))
+        few = WAYS * wide <= NEARBY and WAYS * EACH * max(self.places, default=0) <= self.steps * self.n
+        return WAYS if self.frame.sinks and not self.frame.columns and few else 1
+
+    def is_direct(self) -> bool:
+        """Return whether elements may be folded where the outputs lie."""
+        own = ((i, o) for i, o in enumerate(self.frame.operands) if o.is_output and is_scatter(o.node))
+        return self.ways() == 1 and all(
+            self._is_even(o.node) and (self.inner[i] == o.itemsize if o.moves else self._is_whole(o.node))
+            for i, o in own
+        )
+
+    def _is_even(self, sink: Node) -> bool:
+        """Return whether the places of a sink are one step apart."""
+        steps = self.steps_of(sink)
+        return all(before[1] == own[0] * own[1] for before, own in itertools.pairwise(steps))
+
+    def _is_whole(self, sink: Node) -> bool:
+        """Return whether the places of a sink lie side by side."""
+        return self.steps_of(sink)[-1][1] == sink.spec.dtype.itemsize
+
+    def steps_of(self, sink: Node) -> list[tuple[int, int]]:
+        """Return the lengths and the strides of the axes that indices reach."""
+        triples = zip(*self.tables[sink], sink.params["along"], strict=True)
+        return [(length, stride) for length, stride, at in triples if at is None]
 
     def ahead(self) -> int:
         """Return how many rows ahead memory is asked for; 0: not at all."""
@@ -187,6 +242,8 @@ class Planner:
         """Return the most elements of the innermost loop that are worked on at once."""
         moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
         far = max((abs(self.inner[i]) for i in moving), default=0) >= FAR
+        if self.frame.sinks:
+            return self.piece_of_sinks()
         if not self.frame.columns:
             few = self.streams or self.asks_for_next()
             return SPREAD if far else STREAMED if few else GATHERED if self.gathers else PIECE
@@ -194,6 +251,12 @@ class Planner:
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
         return SPREAD if far else COLUMNS
+
+    def piece_of_sinks(self) -> int:
+        """Return the most elements, or columns, whose places are found before they are folded."""
+        if not self.frame.columns:
+            return GATHERED
+        return COLUMNS if self.joins() > 1 else max(APART, self.n // JOINED // APART * APART)
 
     def transposed(self) -> tuple[int, ...]:
         """Return the operands whose rows lie across cache lines that neighbouring rows share."""
@@ -244,10 +307,25 @@ class Planner:
         self.write(frame.starts_at.start, frame.loops["folded"], starts)
         for i in self.tiled:
             words[frame.tiled[frame.operands[i]]] = self.loops.strides[i][-1]
-        for at, (look_up, axis) in zip(frame.indexed_at[::2], frame.indexed, strict=True):
-            words[at : at + 2] = (each[axis] for each in self.tables[look_up])
+        for node, axis in frame.indexed:
+            at = frame.axis_at(node, axis)
+            words[at : at + 2] = (each[axis] for each in self.tables[node])
+        for sink, places in zip(frame.sinks, self.places, strict=True):
+            self.fill_sink(sink, places, sizes)
         own, shared = self.rooms(self.counts(sizes))
         return own, shared
+
+    def fill_sink(self, sink: Node, places: int, sizes: dict[str, int]) -> None:
+        """Write how many places a sink has, its strides, and those of the tables that are joined to it."""
+        frame, words = self.frame, self.words
+        words[frame.places_at(sink)] = places
+        step = sink.spec.dtype.itemsize * sizes["ways"] * (sizes["piece"] if frame.columns else 1)
+        for _, axis in reversed([pair for pair in frame.placed if pair[0] is sink]):
+            at = frame.axis_at(sink, axis)
+            words[frame.placed_at(sink, axis)] = words[at + 1]
+            if not sizes["direct"]:
+                words[at + 1] = step
+            step *= words[at]
 
     def rooms(self, counts: dict[str, int]) -> tuple[int, int]:
         """Say where buffers lie in scratch memory; how many bytes that is, each thread's own and shared."""
@@ -284,4 +362,10 @@ class Planner:
             "piece": sizes["piece"], "chunks": sizes["chunks"],
             "chunks * piece": sizes["chunks"] * sizes["piece"],
             "units * piece": sizes["units"] * sizes["piece"],
+            **{f"table {i}": self.table_of(k, sizes) for i, k in enumerate(self.places)},
         }  # fmt: skip
+
+    def table_of(self, places: int, sizes: dict[str, int]) -> int:
+        """Return the elements of all tables that are joined to a sink."""
+        wide = sizes["ways"] * (sizes["piece"] if self.frame.columns else 1)
+        return 0 if sizes["direct"] else sizes["chunks"] * places * wide

@@ -26,7 +26,7 @@ class Xla(Backend):
     variables = (DONATE,)
     traits = Traits(
         vocabulary=VOCABULARY,
-        kinds=frozenset(Kind) - {Kind.GATHER},  # indexing by arrays comes as it was recorded
+        kinds=frozenset(Kind) - {Kind.GATHER, Kind.SCATTER},  # indexing by arrays comes as it was recorded
         dtypes=ALL_DTYPES,
         devices=frozenset({"cpu"}),
         scope=Scope.GRAPH,

@@ -23,7 +23,7 @@ from ..frame import Frame, Operand
 from .body import Body, element
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes, Type
 from .lanes import Access, Names, Nodes, Value, Width
-from .reaching import Reaching
+from .sinking import Sinking, Tables
 from .units import Units
 from .words import across, convert, fold_step, nothing
 
@@ -31,7 +31,7 @@ from .words import across, convert, fold_step, nothing
 SYMBOL = "kernel"
 
 
-class Nest(Reaching):
+class Nest(Sinking):
     """The loops of one kernel."""
 
     def __init__(self, frame: Frame, vector: int) -> None:
@@ -46,7 +46,7 @@ class Nest(Reaching):
             self.when(self.compare("ne", short, zero), partial(self.rows, self.short_row, False))
             self.when(self.compare("eq", short, zero), partial(self.rows, self.row, bool(self.frame.tiled)))
         else:
-            self.rows(self.row, False)
+            self.rows(self.row, bool(self.frame.tiled))
         if any(o.is_output and o.moves for o in self.frame.operands):
             self.when(self.compare("ne", self.slot("stream"), self.index(0)), self.fence)
         return self.module(SYMBOL)
@@ -100,6 +100,7 @@ class Nest(Reaching):
                 (self.column_totals if self.frame.columns else self.row_totals)(part.folds, width)
             self.row_values(part.after, rows, width)
         self.row_stores(rows, width)
+        self.join_tables(rows, width)
         return tiles
 
     def row_reads(self, rows: dict[Operand, str]) -> None:
@@ -195,7 +196,9 @@ class Nest(Reaching):
                 address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
                 at[f] = self.at_buffer(b, address)
             self.fill(at | {v: self.at_buffer(self.buffer_of("c", v)) for v in self.scans_of(part)}, width)
-        units, lanes = self.units(k, part, rows, width, at)
+        tables = self.tables(part.scatters, rows, chunk)
+        self.clear(tables, width)
+        units, lanes = self.units(k, part, rows, width, at, tables)
         carried = [] if self.frame.columns else self.begin(part, lanes)
         unit0 = self.mul(chunk, self.slot("group"))
         unit1 = self.least(self.slot("units"), self.add(unit0, self.slot("group")))
@@ -213,12 +216,14 @@ class Nest(Reaching):
         rows: dict[Operand, str],
         width: str,
         partials: dict[Node, Access] | None = None,
+        tables: Tables | None = None,
     ) -> tuple[Units, Lanes]:
         """Return the emitter of the units of a pass, and the lanes that it reduces in."""
-        at_once = self.width((*part.reads, *part.computes, *part.folds, *part.totals), bool(part.folds))
+        ends = (*part.folds, *part.totals, *part.scatters)
+        at_once = self.width((*part.reads, *part.computes, *ends), bool(part.folds))
         if self.scans_of(part) and not self.frame.columns:
             at_once = Width(at_once.vector, at_once.vector)
-        return Units(self, k, part, rows, width, partials or {}, at_once), Lanes(at_once.turn)
+        return Units(self, k, part, rows, width, partials or {}, tables or {}, at_once), Lanes(at_once.turn)
 
     def begin(self, part: Pass, lanes: Lanes) -> list[Carried]:
         """Return the initial values of the reductions of a pass."""

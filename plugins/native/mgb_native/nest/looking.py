@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mgb.codegen import operands
 from mgb.ir import Kind, Node
 
 from ..folds import held
@@ -36,7 +35,7 @@ class Looking(Given):
                 names[node] = self.element_of_table(node, names, lanes, i)
 
     def bytes_of(self, node: Node) -> int:
-        scatters = node.op.kind is Kind.GATHER and self.frame.scatters(node)
+        scatters = node in self.frame.reaching and self.frame.scatters(node)
         return 8 if scatters else super().bytes_of(node)
 
     def element_of_table(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
@@ -64,7 +63,7 @@ class Looking(Given):
         """Return how far the indices of `node` lead, in bytes, as words."""
         body, words, total = Body(self, lanes), lanes.of("i64"), ""
         axes = [a for a, at in enumerate(node.params["along"]) if at is None]
-        for axis, index in zip(axes, operands(node), strict=True):
+        for axis, index in zip(axes, node.inputs[1:], strict=True):
             length, stride = (self.word_of(self.frame.axis_at(node, axis) + k, body) for k in (0, 1))
             place = self.checked(index, self.value(index, names, lanes), axis, length, body)
             step = body.op("mul", (place, stride), words)

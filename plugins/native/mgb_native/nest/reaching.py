@@ -165,14 +165,10 @@ class Reaching(Scanning):
         for v in wanted:
             if v in self.row_names or v in nodes or (v.op is CONST and v not in self.frame.source_of):
                 continue
-            if v in self.frame.source_of and not self.is_full(v):
+            if v in self.frame.source_of and not self.frame.is_full(v):
                 o = self.frame.source_of[v]
                 found[v] = partial(self.element, o, self.access(o, rows[o]), rows[o])
-            elif not self.is_full(v):
+            elif not self.frame.is_full(v):
                 b = next(b for b in self.frame.buffers if b.node is v and b.name[0] in "tr")
                 found[v] = partial(self.read, self.at_buffer(b))
         return lambda i, lanes: {v: read(i, lanes) for v, read in found.items()}
-
-    def is_full(self, node: Node) -> bool:
-        """Return whether there is a value for each element of a row."""
-        return self.frame.flat or any(self.frame.span[node][a] for a in self.frame.schedule.reduced)

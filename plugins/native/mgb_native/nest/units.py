@@ -13,7 +13,7 @@ from ..frame import Operand
 from .body import Body
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes
 from .lanes import Access, Names, Value, Width
-from .reaching import Reaching
+from .sinking import Sinking, Tables
 from .words import fold_step, nothing
 
 Bases = dict[Operand, str]
@@ -24,7 +24,7 @@ class Units:
 
     Parameters
     ----------
-    nest : Reaching
+    nest : Sinking
         What is written to.
     k : int
         The number of the pass.
@@ -35,18 +35,21 @@ class Units:
         How many columns there are, where the lanes are columns.
     partials : dict
         Where reductions are kept, likewise.
+    tables : dict
+        Where scatters are.
     lanes : Width
         Of the innermost loop.
     """
 
     def __init__(
         self,
-        nest: Reaching,
+        nest: Sinking,
         k: int,
         part: Pass,
         rows: Bases,
         columns: str,
         partials: dict[Node, Access],
+        tables: Tables,
         lanes: Width,
     ) -> None:
         self.nest = nest
@@ -56,6 +59,7 @@ class Units:
         self.rows = rows
         self.columns = columns
         self.partials = partials
+        self.tables = tables
         self.lanes = lanes
         #: What is carried on; columns have it in memory.
         self.scans = () if self.frame.columns else nest.scans_of(part)
@@ -120,6 +124,9 @@ class Units:
         """Return the elements of a unit, whose operands are at `at`."""
         nest = self.nest
         done = self.elements(at, unit, count, given)
+        for v in self.part.scatters:
+            if self.frame.scatters(v):
+                nest.fold_noted(v, self.tables[v], count)
         for o in self.written:
             if o.moves:
                 nest.put_apart(o, at[o], count)
@@ -138,8 +145,8 @@ class Units:
         sources += self.rows_of_tables(fixed, count)
         kept = self.kept(unit)
         to = {o: self.target(o, at[o]) for o in self.written}
-        ends = (*part.stores, *(f.inputs[0] for f in (*part.folds, *part.totals)))
-        lanes_of = nest.lane_reads(part.computes, ends, self.rows) if self.frame.columns else None
+        lines = nest.lines_of_tables(part, self.tables, fixed)
+        lanes_of = nest.lane_reads(part.computes, part.ends, self.rows) if self.frame.columns else None
         type_ = Lanes(self.lanes.turn)
         types = [type_] * len(part.folds) + [SCALAR] * len(self.scans)
         carried = [
@@ -159,6 +166,8 @@ class Units:
             nest.compute(part.computes, names, lanes, i)
             for v in part.totals:
                 nest.scanned(v, names, lanes, i)
+            for v in part.scatters:
+                nest.sink(v, lines, i, names, lanes)
             for v in part.keeps:
                 nest.write(kept[v], i, Value(nest.value(v, names, lanes), lanes.count), lanes)
             for o, access in to.items():

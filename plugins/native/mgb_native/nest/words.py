@@ -19,6 +19,7 @@ from mgb.codegen import (
     reductions,
     scalar,
     scans,
+    scatters,
     widening,
 )
 from mgb.ir import CONST, Graph, Node, dtypes
@@ -229,8 +230,8 @@ _STEPS = {
 #: What LLVM may do with the steps of floats.
 _FLAGS = {"fadd": "reassoc", "fmul": "reassoc", "maximum": "nsz", "minimum": "nsz"}
 
-REDUCTIONS, SCANS = reductions(_STEPS), scans(_STEPS)
-VOCABULARY = frozenset((*WORDS, *REDUCTIONS, *SCANS, "extent", LOOK_UP))
+REDUCTIONS, SCANS, SCATTERS = reductions(_STEPS), scans(_STEPS), scatters(_STEPS)
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, *SCANS, *SCATTERS, "extent", LOOK_UP))
 
 #: All that a body may hold: beside the words, what every backend prints. A fold of one element is that.
 SPELLINGS: dict[str, Word] = {
