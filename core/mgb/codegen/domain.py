@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
 from ..ir.sizes import broadcast, fixed
-from ..ops.look_up import reach
+from ..ops.look_up import alongs, reach, tables_of
 from ..ops.primitives import IOTA
 from ..ops.reduce import EXTENT
 
@@ -44,7 +44,7 @@ def operands(node: Node) -> tuple[Node, ...]:
     """
     if node.op is EXTENT:
         return ()
-    return node.inputs[1:] if node.op.kind is Kind.GATHER else node.inputs
+    return node.inputs[len(tables_of(node)) :] if node.op.kind is Kind.GATHER else node.inputs
 
 
 def tables(graph: Graph) -> frozenset[Node]:
@@ -60,7 +60,7 @@ def tables(graph: Graph) -> frozenset[Node]:
     >>> tables(graph) == {graph.inputs[1]}
     True
     """
-    found = {n.inputs[0] for n in graph.nodes if n.op.kind is Kind.GATHER}
+    found = {table for n in graph.nodes if n.op.kind is Kind.GATHER for table in tables_of(n)}
     if not found:
         return frozenset()
     return frozenset(found.difference(graph.outputs, *map(operands, graph.nodes)))
@@ -82,10 +82,11 @@ def sinks(graph: Graph) -> frozenset[Node]:
     return frozenset(n for n in graph.nodes if n.op.kind is Kind.SCATTER)
 
 
-def reached(node: Node) -> Shape:
+def reached(node: Node, side: int = 0) -> Shape:
     """Return the shape of a table, by the axes of the domain along which a loop goes through it.
 
-    That of a look-up is its first operand, that of a scatter its result.
+    Those of a look-up or a `dot` are its first operands, of which `side` says which; that of a scatter is its
+    result.
 
     Examples
     --------
@@ -96,8 +97,8 @@ def reached(node: Node) -> Shape:
     >>> reached(graph_of(lambda i, w: look_up(w, i, along=(None, -1)), words, weights).nodes[0])
     (8,)
     """
-    table = node if node.op.kind is Kind.SCATTER else node.inputs[0]
-    return reach(table.spec.shape, node.params["along"])
+    table = node if node.op.kind is Kind.SCATTER else node.inputs[side]
+    return reach(table.spec.shape, alongs(node)[side])
 
 
 def domain(graph: Graph) -> Shape:
@@ -257,7 +258,8 @@ def _untold(graph: Graph) -> list[tuple[int, int]]:
     except GraphError:  # no group of one domain
         return _every_size(graph)
     told = [span[v] for v in (*graph.inputs, *graph.outputs, *(n for n in graph.nodes if n.op is CONST))]
-    told += [varying(reached(n), len(shape)) for n in graph.nodes if n.op.kind is Kind.GATHER]
+    gathers = [(n, k) for n in graph.nodes if n.op.kind is Kind.GATHER for k in range(len(tables_of(n)))]
+    told += [varying(reached(n, k), len(shape)) for n, k in gathers]
     return [(a, fixed(d)) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
 
 
