@@ -17,7 +17,7 @@ from ..ir.sizes import about, same_shape
 from ..ops.declare import op_of
 from ..ops.dot import dot
 from ..ops.images.contract import MATMUL
-from ..ops.layout import RESHAPE, TRANSPOSE, concat, slice_, transpose
+from ..ops.layout import RESHAPE, TRANSPOSE, concat, reshape, slice_, transpose
 from ..ops.primitives import mul
 from ..ops.reduce import reduce_sum
 from ..passes.broadcasts import delay_broadcasts
@@ -118,9 +118,9 @@ def _are_few(lines: Any, matrix: Tensor) -> bool:
 
 def _lines(x: Tensor, across: bool, count: int) -> list[Tensor]:
     """Return the rows of a matrix, or those of its transpose, each side by side."""
-    if across:
-        x = concat(transpose(x, axes=(1, 0)), axis=0)  # a copy
-    return [slice_(x, window=((k, k + 1, 1), (0, x.shape[1], 1))) for k in range(count)]
+    length = x.shape[0 if across else 1]
+    flat = reshape(transpose(x, axes=(1, 0)) if across else x, shape=(count * length,))  # copies what is across
+    return [slice_(flat, window=((k * length, (k + 1) * length, 1),)) for k in range(count)]
 
 
 def _is_thin(node: Node, inner: Any) -> bool:
