@@ -24,7 +24,7 @@ from ..profiling import (
 )
 from ..runtime import config, forking
 from ..runtime.forking import cached_property
-from ..tensor import active_trace
+from ..tensor import Tensor, active_trace
 from . import reasons
 from .arguments import Key, key_of, names_of
 from .binding import Bindable, P, R
@@ -157,8 +157,8 @@ class Traced(Bindable[P, R], ABC):
         for call in self._calls.find(key):
             result = call.run(leaves)
             if result is not MISS:
-                if not call.opaque and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
-                    self._fast_path = self._wrap_watched(call.run)
+                if not call.opaque and (fast_path := _make_fast_path(call.run, key[0], args, leaves)):
+                    self._fast_path = self._wrap_watched(fast_path)
                 return result
         return self._run_known_body(key, args, kwargs)
 
@@ -362,3 +362,22 @@ class Traced(Bindable[P, R], ABC):
 
     get_profile, profile_table = get_profile, profile_table
     save_profile, reset_profile = save_profile, reset_profile
+
+
+def _make_fast_path(
+    run: Callable[[Sequence[Any]], Any], structure: Structure, args: Any, leaves: Sequence[Any]
+) -> Callable[[Any], Any] | None:
+    """Return what serves positional arguments like `args` without a key; None if `run` does not see all."""
+    positional, named = structure.children
+    if named.children:
+        return None
+    if len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
+        return run
+    if structure.exact or not positional.open(args, []) or not all(isinstance(x, Tensor) for x in leaves):
+        return None  # `run` would see neither that a list occurs twice nor what another leaf is
+
+    def fast_path(args: Any) -> Any:
+        found: list[Any] = []
+        return run(found) if positional.open(args, found) else MISS
+
+    return fast_path
