@@ -10,7 +10,7 @@ from typing import Any
 
 from ..autodiff.tape import any_open
 from ..errors import TraceInputError
-from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
+from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig
 from ..ir import Graph
 from ..profiling import (
     History,
@@ -24,6 +24,7 @@ from ..profiling import (
 )
 from ..runtime import config, forking
 from ..runtime.forking import cached_property
+from ..storage.kept import compile_kept
 from ..tensor import Tensor, active_trace
 from . import reasons
 from .arguments import Key, key_of, names_of
@@ -125,11 +126,9 @@ class Traced(Bindable[P, R], ABC):
             result = self._fast_path(args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
-        if self._watch is not None:
-            result = self._watch.call(self._call, taped, args, kwargs)
-        else:
-            result = self._call(taped, args, kwargs)
-        return result  # type: ignore[no-any-return]
+        if (watch := self._watch) is None:
+            return self._call(taped, args, kwargs)  # type: ignore[no-any-return]
+        return watch.call(self._call, taped, args, kwargs)  # type: ignore[no-any-return]
 
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
         """Return the result of a call. `taped`: a tape of the caller is open."""
@@ -284,7 +283,7 @@ class Traced(Bindable[P, R], ABC):
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
         watch = self._watch
         options = self.options if watch is None else replace(self.options, profiling=True)
-        program = self._statistics.compiled(lambda: compile_program(graph, options, updates))
+        program = self._statistics.compiled(lambda: compile_kept(graph, options, updates))
         if watch is not None:
             watch.compiled(program)
         return program
