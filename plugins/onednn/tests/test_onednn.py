@@ -357,3 +357,14 @@ def test_small_product_wakes_no_more_threads_than_pay(rows, sums, columns, threa
 def test_product_that_blas_does_on_one_thread_is_left_to_it():
     assert not is_taken(contract.matmul, random(64, 64), random(64, 64))
     assert is_taken(contract.matmul, random(64, 64), random(64, 65))
+
+
+@pytest.mark.parametrize("places", [(0, 0), (0, 4), (4, 0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_repeated_numbers_are_multiplied_by_the_library(places, turned):
+    """As a state that begins with zeros: BLAS would wake its threads, which stay in the way for long."""
+    a = np.lib.stride_tricks.as_strided(random(256), (64, 128), places)
+    b = random(256, 128).T if turned else random(128, 256)
+    assert is_taken(contract.matmul, a, b)
+    near(rule_of(contract.matmul)(a, b), a.astype(float) @ b)
+    assert is_taken(contract.matmul, b.T.copy(), a.T)
