@@ -179,10 +179,7 @@ def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
 def program_key(
     graph: Graph, backend: Backend | None, options: Options, updates: Mapping[int, int]
 ) -> str | None:
-    """Return the cache key of the steps of a program.
-
-    None where they depend on more, or are found about as fast as they are read.
-    """
+    """Return the cache key of the steps of a program; None where they depend on more, or are few."""
     own = all(node.op.infer.__module__.startswith("mgb.") for node in graph.nodes)
     if backend is None or backend.traits.hands_over or not own or options.memory is not None:
         return None
