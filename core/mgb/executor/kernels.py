@@ -183,7 +183,7 @@ def program_key(
     own = all(node.op.infer.__module__.startswith("mgb.") for node in graph.nodes)
     if backend is None or backend.traits.hands_over or not own or options.memory is not None:
         return None
-    if len(graph.nodes) < _LEAST or graph.sizes is not None or config.VERIFY.on():
+    if len(graph.nodes) < _LEAST or graph.sizes is not None or config.VERIFY.on() or not config.CACHE.on():
         return None
     places = [f"{node.spec.device} {node.source}" for node in (*graph.inputs, *graph.nodes)]
     traits = [sorted(map(str, v)) if isinstance(v, frozenset) else v for v in astuple(backend.traits)]

@@ -163,3 +163,16 @@ def test_large_constants_are_not_kept(folder: Path) -> None:
     for _ in range(2):
         traced(mgb.tensor(np.ones((1 << 20) + 1, "float32")))
     assert all(path.stat().st_size < 5 << 20 for path in kept(folder))
+
+
+def test_without_a_cache_nothing_is_packed(
+    folder: Path, fused: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MGB_CACHE", "0")
+    monkeypatch.setattr("mgb.storage.kept.pack", None)
+    for count in (1, 2):
+        traced = trace(chain, backend="CPU_LLVM")
+        for _ in range(3):
+            traced(mgb.tensor(np.ones(5, "float32")))
+        assert len(fused) == count
+    assert not kept(folder)
