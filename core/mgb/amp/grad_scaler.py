@@ -10,6 +10,7 @@ import numpy as np
 from ..autodiff import GradManager
 from ..errors import StateDictError
 from ..functional import broadcast_to
+from ..ir import dtypes
 from ..ops.elementwise import isfinite
 from ..ops.layout import reshape
 from ..ops.primitives import cast, logical_and, where
@@ -154,7 +155,7 @@ class GradScaler(Holder):
         finite, count = self._finite, self._tracker + 1
         grows = logical_and(finite, count >= (self.growth_interval or np.iinfo(np.int32).max))
         factor = where(finite, where(grows, self.growth_factor, 1.0), self.backoff_factor)
-        self.scale_factor._reset(self.scale_factor * cast(factor, dtype=np.float32))
+        self.scale_factor._reset(self.scale_factor * cast(factor, dtype=dtypes.float32))
         self._tracker._reset(where(logical_and(finite, ~grows), count, 0))
         self._finite._reset(Tensor(True))
 

@@ -16,8 +16,9 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache as once
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType
 from urllib.parse import unquote, urlsplit
@@ -34,12 +35,13 @@ from ..errors import (
     UnknownBackendError,
 )
 from ..ir import Graph, Op
+from ..ir.graph import digest
 from ..loops import LOOPS as LOOPS  # whose ops are known, too
 from ..ops import declare_all
 from ..ops.declare import OPS
 from ..ops.declare import register as register_op
 from ..passes.decompose import ALWAYS
-from ..runtime import config, forking
+from ..runtime import cache, config, forking
 from ..runtime.entry_points import EntryPoints, announced
 from .answers import answer
 from .backend import API_VERSION, OLDEST_API_VERSION, Backend, Kernel, Traits
@@ -200,7 +202,7 @@ def import_backend(name: str) -> Backend:
 _importing = forking.lock()
 
 
-@cache
+@once
 def _imported(name: str) -> Backend:
     plugin = manager.get_plugin(name) or _import_plugin(name, _entry_point(name))
     backend = _ask(name, plugin)
@@ -404,7 +406,7 @@ def choose_backend(device_type: str, names: str | Sequence[str] | None = None) -
         raise type(error)(f"{config.BACKEND.name}={given!r}: {error}") from error
 
 
-@cache
+@once
 def _chosen(device_type: str, names: tuple[str, ...]) -> Backend:
     return _first_serving(device_type, names) if names else _best(device_type)
 
@@ -434,34 +436,55 @@ def own(name: str) -> bool:
     return name in EXTRAS or name == "eager" or here.get(name) in {here[n] for n in EXTRAS if n in here}
 
 
-def _turn(backend: Backend) -> tuple[int, bool, str]:
-    """Return the order of choice: the highest priority, of equal ones this project's first, then by name."""
-    return -backend.traits.priority, not own(backend.name), backend.name
-
-
 def _best(device_type: str) -> Backend:
-    """Return the first in the order of `_turn` that runs.
+    """Return the first that runs: by priority, of equal ones this project's first, then by name.
 
     Those behind it are not asked whether they would.
     """
-    serving = []
-    for name in installed():
+    serving = [(-first, not own(name), name) for name, (first, on) in _offers().items() if device_type in on]
+    for *_, name in sorted(serving):
         try:
-            backend = import_backend(name)
+            best = load_backend(name)
         except BackendError as error:
             _log.info("%s is skipped: %s", name, error)
-            continue
-        if device_type in backend.traits.devices:
-            serving.append(backend)
-    for backend in sorted(serving, key=_turn):
-        try:
-            best = load_backend(backend.name)
-        except BackendError as error:
-            _log.info("%s is skipped: %s", backend.name, error)
             continue
         _log.info("%s serves device %s; %s names another", best.name, device_type, config.BACKEND.name)
         return best
     return load_backend("eager")
+
+
+def _offers() -> dict[str, tuple[int, list[str]]]:
+    """Return priority and devices of each backend that is here: as long as no code changes, from the cache.
+
+    To import all of them takes longer than what a small program waits for otherwise.
+    """
+    key = _code_key()
+    if key is not None and (kept := cache.load(".backends", key)) is not None:
+        return dict(json.loads(kept))
+    found = {}
+    for name in installed():
+        try:
+            traits = import_backend(name).traits
+            found[name] = traits.priority, sorted(traits.devices)
+        except BackendError as error:
+            _log.info("%s is skipped: %s", name, error)
+            key = None  # it may be there next time
+    if key is not None:
+        cache.store(".backends", key, json.dumps(found).encode())
+    return found
+
+
+def _code_key() -> str | None:
+    """Return a digest that is another one when the code of a backend is; None where that cannot be told."""
+    files = []
+    for name in installed():
+        points = _POINTS.announced().get(name, {})
+        specs = [find_spec(point.module.partition(".")[0]) for point in points.values()]
+        if name != "eager" and (len(specs) != 1 or specs[0] is None or specs[0].origin is None):
+            return None
+        files += [file for spec in specs if spec for file in Path(str(spec.origin)).parent.glob("*.py")]
+    stats = sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    return digest(repr((sorted(installed().items()), stats)).encode())
 
 
 def install_line() -> str:
@@ -489,7 +512,7 @@ def warn_of_none(chosen: Backend, names: str | Sequence[str] | None) -> None:
         _warn_of_none()
 
 
-@cache
+@once
 def _warn_of_none() -> None:
     warnings.warn(
         f"no backend is installed that compiles: traced functions run op by op. {install_line()} brings one; "

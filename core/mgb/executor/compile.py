@@ -79,7 +79,7 @@ def compile_program(
     _verify(graph)
     simplified = passes.own_results(graph, _simplify(graph, options), updates or ())
     _verify(simplified)
-    backend = _backend(graph, options)
+    backend = backend_for(graph, options)
     simplified = _duplicate(simplified, backend, options)
     _verify(simplified)
     steps = _steps(simplified, backend, options)
@@ -187,7 +187,8 @@ def _simplify(graph: Graph, options: Options) -> Graph:
     return passes.simplify(graph, options.opt_level, frozenset(skipped))
 
 
-def _backend(graph: Graph, options: Options) -> Backend | None:
+def backend_for(graph: Graph, options: Options) -> Backend | None:
+    """Return the backend that compiles `graph`; None where nothing is fused."""
     nodes = (*graph.outputs, *graph.inputs)
     kind = device_type(nodes[0].spec.device if nodes else "xpux:0")
     found = plugins.choose_backend(kind, options.backend) if options.fuses else None
@@ -283,7 +284,7 @@ def _is_resizable(graph: Graph, options: Options) -> bool:
     """Return whether one program may serve other lengths: not if kernels or reports are about these."""
     if options.memory is not None or options.profiling:
         return False
-    backend = _backend(graph, options)
+    backend = backend_for(graph, options)
     return backend is None or backend.traits.specialize is not Specialize.SHAPE
 
 

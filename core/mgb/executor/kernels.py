@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache as once
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from ..backends.answers import answer, check_kernel
 from ..codegen import structure_key
 from ..errors import CompileError, ForkedProcessError, MeshError
 from ..ir import Graph
-from ..runtime import cache, forking
+from ..ir.graph import digest
+from ..runtime import cache, config, forking
+from .options import Options
 from .resized import plain_graph
 
 _log = logging.getLogger("mgb.backend")
@@ -173,6 +175,29 @@ def kernel_key(graph: Graph, backend: Backend, replaces: Pairs = ()) -> str:
            sources(*_PRINTING))  # fmt: skip
     return hashlib.sha256("\n".join((*who, what)).encode()).hexdigest()
 
+
+def program_key(
+    graph: Graph, backend: Backend | None, options: Options, updates: Mapping[int, int]
+) -> str | None:
+    """Return the cache key of the steps of a program; None where they depend on more, or are few."""
+    own = all(node.op.infer.__module__.startswith("mgb.") for node in graph.nodes)
+    if backend is None or backend.traits.hands_over or not own or options.memory is not None:
+        return None
+    if len(graph.nodes) < _LEAST or graph.sizes is not None or config.VERIFY.on() or not config.CACHE.on():
+        return None
+    places = [f"{node.spec.device} {node.source}" for node in (*graph.inputs, *graph.nodes)]
+    traits = [sorted(map(str, v)) if isinstance(v, frozenset) else v for v in astuple(backend.traits)]
+    who = [backend.name, answer(backend, "version", str), repr(traits), sources(*_DECIDING)]
+    what = [graph.key, *places, repr(options), repr(sorted(updates.items()))]
+    return digest("\n".join([*who, *what]).encode())
+
+
+#: Nodes of the smallest graph whose steps are kept.
+_LEAST = 24
+
+#: What decides the steps.
+_ROOMS = ("backends", "codegen", "executor", "fusion", "ir", "loops", "ops", "passes", "tensor")
+_DECIDING = [Path(ops.__path__[0]).with_name(room) for room in _ROOMS]
 
 #: What backends print with.
 _PRINTING = tuple(Path(package.__path__[0]) for package in (codegen, ops))

@@ -14,11 +14,12 @@ import numpy as np
 from ..backends import Backend, Kernel, Strided
 from ..backends.answers import answer
 from ..fusion import NUMBER, Step
-from ..ir import CONST, Graph, Kind, Node
+from ..ir import CONST, Graph, Kind, Node, const_node
 from ..ir.sizes import At, about, is_sized, plain
 from ..runtime import memory
 from ..runtime.device import array_module, get_device_count, is_gpu, on, out_of_memory
 from ..tensor import float_errors, ignore_float_errors, restore_float_errors
+from ..tensor.apply import evaluate
 from .operands import begin_rule, constant, eager_rule, follows_lengths, monotone
 from .overlap import UnderWay, operands_of, parted, token_of
 from .parts import Part, fill_rest
@@ -227,6 +228,11 @@ class Writer:
                 inside[node] = self.names[value] = self.of_node("c", constant, node)
                 continue
             args = [inside[i] for i in node.inputs]
+            if self.is_known(node, value, args):
+                made = evaluate(node.op, [self.bound[a] for a in args], dict(node.params))
+                array = constant(const_node(made, node.spec.dtype))
+                inside[node] = self.names[value] = self.bind("c", array, unique=True)
+                continue
             self.has_eager |= node.op.kind is not Kind.LAYOUT
             if token_of(step) in self.pending:
                 args[-1] = "None"
@@ -246,6 +252,14 @@ class Writer:
                     call = f"{self.module(node.spec.device)}.asarray({call})"
                 self.line(f"{self.name(value, 'v')} = {call}{origin([node])}")
             inside[node] = self.names[value]
+
+    def is_known(self, node: Node, value: Node, args: Sequence[str]) -> bool:
+        """Check whether an op has constants alone, and kernels alone read its result."""
+        fixed = bool(args) and all(self.bound.get(arg) is not None for arg in args)
+        given = is_gpu(node.spec.device) or value in (*self.graph.outputs, *self.plan.places)
+        viewed = any(reader.op.kind is Kind.LAYOUT for reader in self.graph.readers.get(value, ()))
+        is_small = fixed and node.spec.nbytes < memory.SMALL
+        return node.op.kind is Kind.ELEMENTWISE and is_small and not given and not viewed
 
     def wait(self, nodes: Iterable[Node]) -> None:
         """Wait for those of these values that are under way."""

@@ -142,21 +142,17 @@ def names_of(arrangement: Structure) -> list[str]:
     positional, named = arrangement.children
     names = [*map(str, range(len(positional.children))), *(f"`{key}`" for key in named.keys)]
     parts = zip(names, (*positional.children, *named.children), strict=True)
-    return [leaf for name, part in parts for leaf in _names(part, f"argument {name}")]
+    return [leaf for name, part in parts for leaf in leaf_names(part, f"argument {name}")]
 
 
-def leaf_names(structure: Structure, name: str) -> list[str]:
-    """Return for each leaf of the value `name` how it is reached: ``carry['h'][0]``."""
-    return list(_names(structure, name))
-
-
-def _names(structure: Structure, name: str) -> Iterator[str]:
+def leaf_names(structure: Structure, name: str) -> Iterator[str]:
+    """Yield for each leaf of the value `name` how it is reached: ``carry['h'][0]``."""
     if structure.kind is None:
         yield name
     for n, part in enumerate(structure.children):
         key = structure.keys[n] if structure.keys else n
         is_field = bool(structure.keys) and not issubclass(structure.kind or dict, dict)
-        yield from _names(part, f"{name}.{key}" if is_field else f"{name}[{key!r}]")
+        yield from leaf_names(part, f"{name}.{key}" if is_field else f"{name}[{key!r}]")
 
 
 def check_tensors(args: tuple[Any, ...]) -> None:

@@ -25,7 +25,7 @@ class Tree:
 
     def __init__(self, value: Any, name: str, what: str) -> None:
         leaves, self.structure = flatten(value)
-        self.names = leaf_names(self.structure, what)
+        self.names = list(leaf_names(self.structure, what))
         self.indices = [n for n, leaf in enumerate(leaves) if leaf is not None]
         self.weak = [type(plain(leaves[n])) in WEAK for n in self.indices]
         self.leaves = [as_tensor(leaves[n], f"{name}: {self.names[n]}") for n in self.indices]

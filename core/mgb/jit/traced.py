@@ -10,7 +10,7 @@ from typing import Any
 
 from ..autodiff.tape import any_open
 from ..errors import TraceInputError
-from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig, compile_program
+from ..executor import DTRConfig, Options, Program, SublinearMemoryConfig
 from ..ir import Graph
 from ..profiling import (
     History,
@@ -24,7 +24,8 @@ from ..profiling import (
 )
 from ..runtime import config, forking
 from ..runtime.forking import cached_property
-from ..tensor import active_trace
+from ..storage.kept import compile_kept
+from ..tensor import Tensor, active_trace
 from . import reasons
 from .arguments import Key, key_of, names_of
 from .binding import Bindable, P, R
@@ -125,11 +126,9 @@ class Traced(Bindable[P, R], ABC):
             result = self._fast_path(args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
-        if self._watch is not None:
-            result = self._watch.call(self._call, taped, args, kwargs)
-        else:
-            result = self._call(taped, args, kwargs)
-        return result  # type: ignore[no-any-return]
+        if (watch := self._watch) is None:
+            return self._call(taped, args, kwargs)  # type: ignore[no-any-return]
+        return watch.call(self._call, taped, args, kwargs)  # type: ignore[no-any-return]
 
     def _call(self, taped: bool, args: Any, kwargs: Any) -> Any:
         """Return the result of a call. `taped`: a tape of the caller is open."""
@@ -157,8 +156,8 @@ class Traced(Bindable[P, R], ABC):
         for call in self._calls.find(key):
             result = call.run(leaves)
             if result is not MISS:
-                if not call.opaque and len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
-                    self._fast_path = self._wrap_watched(call.run)
+                if not call.opaque and (fast_path := _make_fast_path(call.run, key[0], args, leaves)):
+                    self._fast_path = self._wrap_watched(fast_path)
                 return result
         return self._run_known_body(key, args, kwargs)
 
@@ -284,7 +283,7 @@ class Traced(Bindable[P, R], ABC):
     def _compile(self, graph: Graph, updates: Mapping[int, int]) -> Program:
         watch = self._watch
         options = self.options if watch is None else replace(self.options, profiling=True)
-        program = self._statistics.compiled(lambda: compile_program(graph, options, updates))
+        program = self._statistics.compiled(lambda: compile_kept(graph, options, updates))
         if watch is not None:
             watch.compiled(program)
         return program
@@ -362,3 +361,22 @@ class Traced(Bindable[P, R], ABC):
 
     get_profile, profile_table = get_profile, profile_table
     save_profile, reset_profile = save_profile, reset_profile
+
+
+def _make_fast_path(
+    run: Callable[[Sequence[Any]], Any], structure: Structure, args: Any, leaves: Sequence[Any]
+) -> Callable[[Any], Any] | None:
+    """Return what serves positional arguments like `args` without a key; None if `run` does not see all."""
+    positional, named = structure.children
+    if named.children:
+        return None
+    if len(args) == len(leaves) and all(map(operator.is_, args, leaves)):
+        return run
+    if structure.exact or not positional.open(args, []) or not all(isinstance(x, Tensor) for x in leaves):
+        return None  # `run` would see neither that a list occurs twice nor what another leaf is
+
+    def fast_path(args: Any) -> Any:
+        found: list[Any] = []
+        return run(found) if positional.open(args, found) else MISS
+
+    return fast_path

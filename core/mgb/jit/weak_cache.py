@@ -103,9 +103,6 @@ def make_compiler(traced: Any, options: Options) -> Callable[[Graph, Mapping[int
 
     def compile(graph: Graph, updates: Mapping[int, int]) -> Program:
         alive = reference()
-        if alive is None:
-            return compile_program(graph, options, updates)
-        program: Program = alive._compile(graph, updates)
-        return program
+        return alive._compile(graph, updates) if alive else compile_program(graph, options, updates)
 
     return compile

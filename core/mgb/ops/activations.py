@@ -5,6 +5,7 @@ The ``*_grad`` ops take what MegEngine's take: the input (tanh and sigmoid: the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ TANHSHRINK = {
         2.4366726080751065e-06,
     ),
 }  # fmt: skip
+_BLOCK = 1 << 13  # elements
 #: Keeps a factor finite where the other one is 0.
 FINITE = 3e38
 
@@ -62,17 +64,35 @@ def _eager_normal_tail(x: Any) -> tuple[Any, Any, Any]:
     from scipy import special
 
     a = np.minimum(np.abs(x.astype(np.float64)), 1000)
+    if x.dtype != np.float64:  # whose square is exact
+        return a, np.exp(-0.5 * a * a), special.ndtr(-a)
     leading = a.astype(np.float32).astype(np.float64)  # its square is exact
     bell = np.exp(-0.5 * leading * leading) * np.exp(0.5 * (leading - a) * (leading + a))
     return a, bell, 0.5 * special.erfcx(SQRT_HALF * a) * bell
 
 
+def _in_blocks(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply an eager rule to a block after the other: what it needs in between stays in the cache."""
+
+    def call(*xs: Any) -> Any:
+        if type(xs[0]) is not np.ndarray or xs[0].size <= _BLOCK or any(x.shape != xs[0].shape for x in xs):
+            return rule(*xs)
+        out, flat = np.empty(xs[0].size, xs[-1].dtype), [x.reshape(-1) for x in xs]
+        for k in range(0, out.size, _BLOCK):
+            out[k : k + _BLOCK] = rule(*(x[k : k + _BLOCK] for x in flat))
+        return out.reshape(xs[0].shape)
+
+    return call
+
+
+@_in_blocks
 def _eager_gelu(x: Any) -> Any:
     a, _, below = _eager_normal_tail(x)
     y = (np.maximum(x, 0) - a * below).astype(x.dtype)
     return np.where(x < 0, y + 0, y)  # what is too small to be held is 0, not -0
 
 
+@_in_blocks
 def _eager_gelu_grad(x: Any, d: Any) -> Any:
     a, bell, below = _eager_normal_tail(x)
     below = -(ONE_OVER_SQRT_TWO_PI * a * bell - below)  # far out it is -0

@@ -3,7 +3,8 @@
 One entry is one file, ``<folder>/v2/<backend>/<2 hex digits>/<key>``: a header with the length of the bytes
 that follow and a checksum of them, of the backend and of the key, so that a file in the place of another is
 found as damage is. An entry is published by one rename, so a reader sees all of it or nothing; what is
-damaged or belongs to somebody else counts as absent. A cache that cannot be used costs one warning.
+damaged or belongs to somebody else counts as absent. A cache that cannot be used costs one warning. Other
+entries, as the steps of programs, have a name with a dot in place of a backend, and are not counted.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def _publish(path: Path, content: bytes) -> None:
 
 def _entries() -> Iterator[Path]:
     for path in (folder() / SCHEMA).glob("*/??/*"):
-        if not path.name.startswith("."):
+        if not any(part.startswith(".") for part in path.parts[-3:]):
             yield path
 
 

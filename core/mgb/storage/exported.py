@@ -50,12 +50,7 @@ _KEPT = ("opt_level", "fuse_reduce", "fuse_dimshuffle", "fast_math")
 
 
 def write(
-    path: str | os.PathLike[str],
-    name: str,
-    graph: Graph,
-    ends: Ends,
-    program: Program,
-    options: Options,
+    path: str | os.PathLike[str], name: str, graph: Graph, ends: Ends, program: Program, options: Options
 ) -> None:
     """Write what `load_compiled` reads.
 

@@ -16,6 +16,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,10 @@ class Writer:
         content : JSON
             What `Reader.content` will be.
         """
+        replace_file(Path(path), self.parts(content))
+
+    def parts(self, content: Any) -> tuple[Any, ...]:
+        """Return the bytes of a file, in parts; see `write`."""
         table, end = [], 0
         for blob in self._blobs:
             table.append([end, blob.nbytes, zlib.crc32(blob)])
@@ -111,7 +116,7 @@ class Writer:
         text += b" " * (_aligned(_HEAD.size + len(text)) - _HEAD.size - len(text))
         head = _HEAD.pack(MAGIC, VERSION, zlib.crc32(text), len(text), end)
         padded = (part for b in self._blobs for part in (b, bytes(_aligned(b.nbytes) - b.nbytes)))
-        replace_file(Path(path), (head, text, *padded))
+        return head, text, *padded
 
 
 def _aligned(size: int) -> int:
@@ -134,6 +139,8 @@ class Reader:
     Parameters
     ----------
     path : path
+    data : bytes, optional
+        The content of the file, if it is not to be read there.
 
     Attributes
     ----------
@@ -150,13 +157,14 @@ class Reader:
         It cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], data: bytes | None = None) -> None:
         self.name = os.fspath(path)
-        size = os.stat(path).st_size
+        size = os.stat(path).st_size if data is None else len(data)
         if size < _HEAD.size:
             raise self.error("the head", f"it has {size} bytes")
-        self._bytes: Array = np.memmap(path, np.uint8, "r").view(np.ndarray)
-        magic, version, checksum, length, data = _HEAD.unpack_from(self._bytes.data)
+        mapped = np.memmap(path, np.uint8, "r") if data is None else np.frombuffer(data, np.uint8)
+        self._bytes: Array = mapped.view(np.ndarray)
+        magic, version, checksum, length, rest = _HEAD.unpack_from(self._bytes.data)
         if magic != MAGIC:
             raise self.error("the head", "trace.export did not write it; mgb.jit.load reads models")
         if version > VERSION:
@@ -165,8 +173,8 @@ class Reader:
                 "pip install --upgrade mgb"
             )
         self._start = _HEAD.size + length
-        if size != self._start + data:
-            raise self.error("the head", f"the file has {size} bytes, and should have {self._start + data}")
+        if size != self._start + rest:
+            raise self.error("the head", f"the file has {size} bytes, and should have {self._start + rest}")
         text = self._bytes[_HEAD.size : self._start]
         if zlib.crc32(text.data) != checksum:
             raise self.error("the header", "it does not fit its checksum")
@@ -191,12 +199,8 @@ class Reader:
             raise self.error(place, f"{type(error).__name__}: {error}") from error
 
     def _blob(self, offset: int, length: int, checksum: int) -> Array:
-        if (
-            offset % _ALIGNMENT
-            or offset < 0
-            or length < 0
-            or self._start + offset + length > self._bytes.size
-        ):
+        end = self._start + offset + length
+        if offset % _ALIGNMENT or min(offset, length) < 0 or end > self._bytes.size:
             raise ValueError(f"{length} bytes at {offset} are not there")
         blob = self._bytes[self._start + offset :][:length]
         if zlib.crc32(blob.data) != checksum:
@@ -205,7 +209,7 @@ class Reader:
 
     def blob(self, number: int) -> bytes:
         """Return the bytes of a blob."""
-        return self._blobs[_index(number, self._blobs)].tobytes()
+        return bytes(at(self._blobs, number))
 
     def spec(self, value: Any) -> Spec:
         """Return a `Spec`."""
@@ -225,7 +229,7 @@ class Reader:
             with self.reading(f"{place}, node {number}"):
                 nodes.append(self._node(nodes, *row))
         with self.reading(f"{place}, outputs"):
-            outputs = tuple([nodes[_index(n, nodes)] for n in value["outputs"]])
+            outputs = tuple([at(nodes, n) for n in value["outputs"]])
             return Graph(tuple(nodes[:count]), outputs)
 
     def _node(
@@ -242,7 +246,7 @@ class Reader:
                     f"this mgb has no op {name!r}; install or import the package that adds it, or upgrade mgb"
                 )
             _check_call(op, len(inputs), params)
-            node = make_node(op, tuple([nodes[_index(n, nodes)] for n in inputs]), params, str(source))
+            node = make_node(op, tuple([at(nodes, n) for n in inputs]), params, str(source))
         if node.spec != wanted:
             raise ValueError(f"{name} makes {node.spec} on {node.spec.device}, and should make {spec}")
         return node
@@ -260,7 +264,7 @@ class Reader:
         return dtypes.BY_NAME[what] if kind == "dtype" else self._array(*what)
 
     def _array(self, number: int, dtype: str, shape: list[int]) -> Array:
-        blob = self._blobs[_index(number, self._blobs)]
+        blob: Array = at(self._blobs, number)
         array = blob.view(dtypes.BY_NAME[dtype]).reshape(self.spec([dtype, shape, ""]).shape)
         if array.dtype == dtypes.bool_ and blob.size and blob.max() > 1:
             raise ValueError("an array of booleans holds other numbers")
@@ -274,10 +278,15 @@ def _check_call(op: Op, count: int, params: Mapping[str, Any]) -> None:
         if count != rule.nin or params:
             raise TypeError(f"{op.name} takes {rule.nin} values and no parameters")
     elif rule is not None:
-        inspect.signature(rule).bind(*[None] * count, **params)
+        _signature(rule).bind(*[None] * count, **params)
 
 
-def _index(number: Any, of: list[Any]) -> int:
-    if type(number) is not int or not 0 <= number < len(of):
-        raise ValueError(f"{number!r} is not an index of {len(of)} entries")
-    return number
+#: It parses no function twice.
+_signature = cache(inspect.signature)
+
+
+def at(entries: list[Any], number: Any) -> Any:
+    """Return an entry; a number that is none of theirs is a `ValueError`."""
+    if type(number) is not int or not 0 <= number < len(entries):
+        raise ValueError(f"{number!r} is not an index of {len(entries)} entries")
+    return entries[number]

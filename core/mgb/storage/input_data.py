@@ -255,10 +255,7 @@ def _check_range(low: float, high: float, dtype: np.dtype[Any]) -> None:
 def _fitted(name: str, array: Array | None, spec: Spec, repeat: int) -> Array:
     if array is None:
         raise FileFormatError(f"input_data has no array for the input {name!r}")
-    if repeat > 1 and array.ndim:
-        lengths = (array.shape[0] * repeat, *array.shape[1:])
-    else:
-        lengths = array.shape
+    lengths = (array.shape[0] * repeat, *array.shape[1:]) if array.ndim else ()
     if lengths != spec.shape:
         raise FileFormatError(
             f"input_data for {name!r} has shape {lengths}, the file takes {spec.shape}"

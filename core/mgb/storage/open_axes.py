@@ -66,19 +66,16 @@ def named_axes(
         if name not in inputs:
             raise ArgumentError(f"dynamic_axes: no input is called {name!r}: they are {', '.join(inputs)}")
         place = list(inputs).index(name)
-        named = (
-            axes
-            if isinstance(axes, Mapping)
-            else {a: f"{name}_{a % max(specs[place].ndim, 1)}" for a in axes}
-        )
+        count = specs[place].ndim
+        named = axes if isinstance(axes, Mapping) else {a: f"{name}_{a % max(count, 1)}" for a in axes}
         for axis, text in named.items():
-            if not isinstance(axis, int) or not -specs[place].ndim <= axis < specs[place].ndim:
+            if not isinstance(axis, int) or not -count <= axis < count:
                 raise ArgumentError(
                     f"dynamic_axes: {name!r} of shape {specs[place].shape} has no axis {axis!r}"
                 )
             if not isinstance(text, str) or not text.isidentifier():
                 raise ArgumentError(f"dynamic_axes: {text!r} is not a name of a length: give an identifier")
-            found[place, axis % specs[place].ndim] = text
+            found[place, axis % count] = text
     if len(set(found.values())) > len(_LENGTHS):
         raise ArgumentError(f"dynamic_axes: lengths of {len(_LENGTHS)} names at most are left open")
     return found

@@ -16,11 +16,13 @@ from ..executor.schedule import is_loop
 from ..fusion import Step
 from ..fusion.step import make_step
 from ..ir import Graph, Node
-from .graph_file import Reader, Writer
+from .graph_file import Reader, Writer, at
 
 
-def pack(program: Program, writer: Writer) -> dict[str, Any]:
+def pack(program: Program, writer: Writer, has_code: bool = True) -> dict[str, Any]:
     """Serialize the program for `unpack`; its values are numbered, inputs first, then as steps write them.
+
+    Without code its kernels are looked up, or made again, when it is read.
 
     Raises
     ------
@@ -43,17 +45,19 @@ def pack(program: Program, writer: Writer) -> dict[str, Any]:
         "graphs": [writer.graph(graph) for graph in graphs],
         "steps": steps,
         "kernels": [
-            [graph, _packed(kernel, writer) if kernel in loops else _saved(kernel, program.backend, writer)]
+            [graph, _packed(kernel, writer, has_code)]
+            if kernel in loops
+            else [graph, _saved(kernel, program.backend, writer) if has_code else None]
             for kernel, (_, graph) in kernels.items()
         ],
         "outputs": [numbers[n] for n in program.simplified.outputs],
     }
 
 
-def _packed(loop: Kernel, writer: Writer) -> list[Any]:
+def _packed(loop: Kernel, writer: Writer, has_code: bool) -> list[Any]:
     """Return the programs that a loop runs."""
     programs: Sequence[Program] = loop.state
-    return [pack(program, writer) for program in programs]
+    return [pack(program, writer, has_code) for program in programs]
 
 
 def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | None:
@@ -66,9 +70,7 @@ def _saved(kernel: Kernel, backend: Backend | None, writer: Writer) -> int | Non
     return None if blob is None else writer.blob(blob)
 
 
-def unpack(
-    content: Any, file: Reader, recorded: Graph, backend: Backend | None, into: bool = False
-) -> Program:
+def unpack(content: Any, file: Reader, recorded: Graph, backend: Backend | None, **how: Any) -> Program:
     """Return the program that `pack` wrote.
 
     Parameters
@@ -81,8 +83,8 @@ def unpack(
         What the program computes.
     backend : Backend or None
         Whose kernels they are; what it raises when it loads one is passed on.
-    into : bool
-        As for `compile_program`.
+    **how
+        The options, updates and ``into`` of `compile_program`.
 
     Raises
     ------
@@ -91,7 +93,7 @@ def unpack(
     """
     with file.reading("the program"):
         graphs = [file.graph(g, f"the graph of step {n}") for n, g in enumerate(content["graphs"])]
-        wanted = [(_at(graphs, graph), blob) for graph, blob in content["kernels"]]
+        wanted = [(at(graphs, graph), blob) for graph, blob in content["kernels"]]
         inputs = file.graph(content["inputs"], "the program").inputs
     kernels = [
         _loop(graph, saved, file, backend)
@@ -105,15 +107,15 @@ def unpack(
         steps = []
         for number, (graph, reads, kernel, reason) in enumerate(content["steps"]):
             with file.reading(f"step {number}"):
-                of_loop = kernel is not None and isinstance(_at(wanted, kernel)[1], list)
+                of_loop = kernel is not None and isinstance(at(wanted, kernel)[1], list)
                 name = None if backend is None or kernel is None or of_loop else backend.name
-                step = _step(_at(graphs, graph), [_at(values, n) for n in reads], name, str(reason))
-                found[step.graph] = None if kernel is None else _at(kernels, kernel)
+                step = _step(at(graphs, graph), [at(values, n) for n in reads], name, str(reason))
+                found[step.graph] = None if kernel is None else at(kernels, kernel)
                 values += step.writes
                 steps.append(step)
-        simplified = Graph(inputs, tuple([_at(values, n) for n in content["outputs"]]))
+        simplified = Graph(inputs, tuple([at(values, n) for n in content["outputs"]]))
         _check_ends(recorded, simplified)
-        return assemble(recorded, simplified, steps, found, backend, into=into)
+        return assemble(recorded, simplified, steps, found, backend, **how)
 
 
 def _loop(graph: Graph, content: list[Any], file: Reader, backend: Backend | None) -> Kernel:
@@ -152,9 +154,3 @@ def _check_ends(recorded: Graph, simplified: Graph) -> None:
     for mine, others in ((recorded.inputs, simplified.inputs), (recorded.outputs, simplified.outputs)):
         if [n.spec for n in mine] != [n.spec for n in others]:
             raise ValueError("its input or output types differ from the graph's")
-
-
-def _at(values: list[Any], number: Any) -> Any:
-    if type(number) is not int or not 0 <= number < len(values):
-        raise ValueError(f"{number!r} is not an index of {len(values)} values")
-    return values[number]

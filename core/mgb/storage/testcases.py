@@ -83,11 +83,8 @@ class Cases:
         def joined(mine: Sequence[Named], others: Sequence[Named]) -> tuple[Named, ...]:
             return tuple({**mine[k % len(mine)], **others[k % len(others)]} for k in range(count))
 
-        return replace(
-            self,
-            inputs=joined(self.inputs, other.inputs),
-            outputs=joined(self.outputs, other.outputs),
-        )
+        inputs, outputs = joined(self.inputs, other.inputs), joined(self.outputs, other.outputs)
+        return replace(self, inputs=inputs, outputs=outputs)
 
     def failures(self, run: Callable[[Named], Mapping[str, Any]]) -> Iterator[list[str]]:
         """Run each case; what is wrong with its outputs, a line for each."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import warnings
@@ -174,6 +175,60 @@ def test_of_equal_priorities_own_backends_go_first_then_names(distribution, monk
         monkeypatch.setitem(plugins.EXTRAS, name, "own")
     plugins._chosen.cache_clear()
     assert plugins.choose_backend("cpu").name == "own_b"
+
+
+@pytest.fixture
+def new_process(tmp_path, monkeypatch):
+    """Begin again as a new process does, with the same cache; returns what is imported by then."""
+    monkeypatch.setenv("MGB_CACHE_DIR", str(tmp_path / "cache"))
+
+    def begin():
+        forget()
+        monkeypatch.setattr(plugins, "manager", new_manager())
+        for module in [m for m in sys.modules if m.startswith("made_up_")]:
+            del sys.modules[module]
+        importlib.invalidate_caches()
+        name = plugins.choose_backend("cpu").name
+        return name, {m.removeprefix("made_up_mgb_") for m in sys.modules if m.startswith("made_up_")}
+
+    return begin
+
+
+def test_other_backends_are_imported_when_code_has_changed_only(distribution, new_process, tmp_path):
+    distribution("good", priority=8000)
+    distribution("better", priority=9000, problem="no toolchain")
+    distribution("worse", priority=7000)
+    everything = {"good", "better", "worse"}
+    assert new_process() == ("good", everything)
+    assert new_process() == new_process() == ("good", {"good", "better"})
+    changed = tmp_path / "made_up_mgb_worse.py"
+    changed.write_text(changed.read_text().replace("priority=7000", "priority=10_000"))
+    assert new_process() == ("worse", everything)
+    assert new_process() == ("worse", {"worse"})
+    distribution("best", priority=11_000)
+    assert new_process() == ("best", everything | {"best"})
+
+
+def test_broken_backend_is_tried_again_in_the_next_process(distribution, new_process, tmp_path):
+    distribution("good", priority=8000)
+    distribution("better", priority=9000, source="import made_up_toolchain\n" + PLUGIN)
+    assert new_process() == ("good", {"good"})
+    (tmp_path / "made_up_toolchain.py").write_text("")
+    assert new_process() == ("better", {"good", "better", "made_up_toolchain"})
+
+
+def test_backend_that_was_registered_by_hand_is_asked(distribution, new_process, monkeypatch):
+    distribution("good", priority=8000)
+    new_process()
+
+    class Mine:
+        @plugins.hookimpl
+        def mgb_backend(self, name):
+            return _backend("byhand", priority=20_000) if name == "byhand" else None
+
+    plugins.manager.register(Mine(), name="byhand")
+    forget()
+    assert plugins.choose_backend("cpu").name == "byhand"
 
 
 def test_first_trace_warns_once_where_no_backend_compiles(monkeypatch):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mgb.functional as F
 import numpy as np
 import pytest
 from folding import DEFAULT, F32, Fold, Owner, S, check, spec, transposed, use
@@ -15,11 +16,13 @@ from graphs import random_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgb import codegen, dtypes, passes, plugins
+from mgb.autodiff import GradManager
 from mgb.backends import Backend, Kernel, Specialize, Strided
 from mgb.errors import CompileError
 from mgb.executor import Options, Program, compile_program, kernels
 from mgb.executor.operands import monotone
 from mgb.ir import Graph, Spec, const_node
+from mgb.jit import trace
 from mgb.ops import layout, primitives, reduce
 from mgb.ops.bodies import division
 from mgb.ops.images.contract import matmul
@@ -411,3 +414,25 @@ def test_compile_hook_is_called(fold: Fold) -> None:
         plugins.manager.unregister(listener)
     assert [(b, k) for b, _, k, _ in told] == [(fold, kernel)]
     assert told[0][1].key == passes.lower(graph, fold.traits).key and told[0][3] >= 0
+
+
+def test_share_of_a_mean_is_computed_once_and_for_each_length() -> None:
+    @trace(backend="CPU_LLVM")
+    def gradient(x: Tensor) -> Tensor:
+        with GradManager().attach([x]) as manager:
+            manager.backward(log_softmax_loss(x))
+        grad = x.grad
+        x.grad = None
+        return grad
+
+    def log_softmax_loss(x: Tensor) -> Tensor:
+        labels = Tensor(np.zeros(x.shape[0], np.int32))
+        return F.nn.cross_entropy(x, labels)
+
+    for rows in (4, 4, 4, 7, 7, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 3)).astype(F32)
+        shares = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+        shares[:, 0] -= 1
+        np.testing.assert_allclose(gradient(Tensor(x)).numpy(), shares / rows, rtol=1e-5, atol=1e-7)
+    (first, *_) = gradient.programs()
+    assert "kernel" in first.source and "div_" not in first.source

@@ -448,3 +448,18 @@ def test_every_composite_has_a_dtype(name):
     for op, promoted in _composites(getattr(dtypes, name)):
         out = op.infer(*(Spec((2,), d) for d in promoted)).dtype
         assert out in (promoted[-1], dtypes.bool_), (op, out)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("turned", [False, True])
+def test_gelu_of_many_elements_is_that_of_each(dtype, turned):
+    """Eagerly they are computed in blocks."""
+    rng = np.random.default_rng(0)
+    x, g = (rng.uniform(-40, 40, (150, 143)).astype(dtype) for _ in range(2))
+    x = x.T.copy().T if turned else x
+    many = act.gelu(Tensor(x)).numpy(), act.gelu_grad(Tensor(x), Tensor(g)).numpy()
+    for row in range(0, 150, 29):
+        np.testing.assert_array_equal(many[0][row], act.gelu(Tensor(x[row])).numpy())
+        np.testing.assert_array_equal(many[1][row], act.gelu_grad(Tensor(x[row]), Tensor(g[row])).numpy())
+    if dtype == np.float32:  # float64 is compared with mpmath
+        np.testing.assert_allclose(many[0], x * special.ndtr(x.astype(float)), rtol=1e-6, atol=1e-37)

@@ -95,8 +95,16 @@ def _product(
     op: str, operands: Sequence[Layout], output: Spec, params: Mapping[str, Any]
 ) -> Callable[..., Any] | None:
     a, b = factors(operands, params)
-    chain = product(native(), a, b, num_threads()) if is_product(a, b) else None
-    return chain and _writing(chain, output, order_of_product(b) if len(b.shape) == output.ndim else None)
+    if not is_product(a, b):
+        return None
+    chain = product(native(), a, b, num_threads())
+    order = order_of_product(b) if len(b.shape) == output.ndim else None
+    call = chain and _writing(chain, output, order)
+    if call is not None or chain is None or not any(0 in o.strides for o in operands):
+        return call
+    whole = [Layout.row_major(o.shape, o.dtype) if 0 in o.strides else o for o in operands]
+    call = _product(op, whole, output, params)
+    return call and (lambda *given: call(*(x.copy() if 0 in x.strides else x for x in given)))
 
 
 def _writing(chain: Chain, output: Spec, order: Axes | None = None) -> Callable[..., Any] | None:

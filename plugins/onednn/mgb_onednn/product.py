@@ -13,8 +13,11 @@ from .chain import Chain
 from .layouts import Axes, Shape, memory_order, strides_in
 from .native import Arg, Native
 
-#: Multiplications below which a product is NumPy's: BLAS answers sooner, and on one thread.
+#: Multiplications up to which a product is NumPy's: BLAS answers sooner, and on one thread.
 SMALL = 1 << 18
+
+#: Multiplications that are worth a thread. To wake one takes as long as some hundred thousand of them.
+PER_THREAD = 1 << 21
 
 #: A single product with so few rows or columns, as that with a vector, reads memory more than it computes:
 #: BLAS reads it sooner.
@@ -39,9 +42,12 @@ def transposed(layout: Layout) -> Layout:
 def is_product(a: Layout, b: Layout) -> bool:
     """Return whether ``a @ b`` is a product of matrices, or of stacks of the same shape, and large enough."""
     stacks = a.shape[:-2], b.shape[:-2]
-    if stacks[1] not in (stacks[0], ()) or math.prod(a.shape) * b.shape[-1] < SMALL:
-        return False
-    return not is_thin(a, b)
+    return stacks[1] in (stacks[0], ()) and multiplications(a, b) > SMALL and not is_thin(a, b)
+
+
+def multiplications(a: Layout, b: Layout) -> int:
+    """Return how many multiplications ``a @ b`` takes."""
+    return math.prod(a.shape) * b.shape[-1]
 
 
 def is_thin(a: Layout, b: Layout) -> bool:
@@ -68,10 +74,11 @@ def order_of_product(b: Layout) -> Axes:
 
 
 def product(native: Native, a: Layout, b: Layout, threads: int) -> Chain | None:
-    """Return a chain over `a`, `b` and an output in `order_of_product`.
+    """Return a chain over `a`, `b` and an output in `order_of_product`, on as many threads at most.
 
     None when rows of `a` lie too far apart.
     """
+    threads = max(1, min(threads, multiplications(a, b) // PER_THREAD))
     rows = a
     if len(b.shape) < len(a.shape):
         found = collapsed(a)

@@ -14,6 +14,8 @@ from mgb.ops.images import contract, pooling
 from mgb.tensor import libraries
 from mgb.tensor.libraries import Layout
 from mgb_onednn import library
+from mgb_onednn.native import native
+from mgb_onednn.product import product
 
 PROBLEM = library.probe()
 pytestmark = pytest.mark.skipif(PROBLEM is not None, reason=str(PROBLEM))
@@ -325,8 +327,6 @@ def test_calls_still_work_after_forget_clears_the_primitives():
 
 
 def test_callers_openmp_thread_count_is_preserved():
-    from mgb_onednn.native import native
-
     with native().threads(3):
         rule_of(contract.matmul)(random(128, 128), random(128, 128))
         assert native().get_threads() == 3
@@ -339,3 +339,32 @@ def test_op_libraries_none_uses_numpy(monkeypatch):
     assert "MGB_OP_LIBRARIES=none" in line.problem
     a = random(128, 128)
     np.testing.assert_array_equal(rule_of(contract.matmul)(a, a), np.matmul(a, a))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sums", "columns", "threads"),
+    [(64, 64, 65, 1), (128, 128, 128, 1), (128, 128, 256, 2), (256, 256, 256, 8), (512, 512, 512, 8)],
+)
+def test_small_product_wakes_no_more_threads_than_pay(rows, sums, columns, threads):
+    a, b = random(rows, sums), random(sums, columns)
+    left, right = (Layout(x.shape, x.strides, x.dtype) for x in (a, b))
+    chain, out = product(native(), left, right, 8), np.empty((rows, columns), np.float32)
+    assert chain.threads == threads
+    chain(a, b, out)
+    np.testing.assert_allclose(out, a.astype(float) @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_product_that_blas_does_on_one_thread_is_left_to_it():
+    assert not is_taken(contract.matmul, random(64, 64), random(64, 64))
+    assert is_taken(contract.matmul, random(64, 64), random(64, 65))
+
+
+@pytest.mark.parametrize("places", [(0, 0), (0, 4), (4, 0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_repeated_numbers_are_multiplied_by_the_library(places, turned):
+    """As a state that begins with zeros: BLAS would wake its threads, which stay in the way for long."""
+    a = np.lib.stride_tricks.as_strided(random(256), (64, 128), places)
+    b = random(256, 128).T if turned else random(128, 256)
+    assert is_taken(contract.matmul, a, b)
+    near(rule_of(contract.matmul)(a, b), a.astype(float) @ b)
+    assert is_taken(contract.matmul, b.T.copy(), a.T)

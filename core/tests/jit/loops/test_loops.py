@@ -269,7 +269,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: mjit.scan(lambda c, x: (c, x), X, {"a": X, "b": X[:1]}), r"xs\['a'\] has 2, xs\['b'\] has 1"),
     (lambda: mjit.scan(lambda c, x: (c, x), X, X, length=3), "xs has 2, length has 3"),
     (lambda: mjit.scan(lambda c, x: (c, x), X), "give xs or length"),
-    (lambda: mjit.scan(lambda c, x: (c, x), X, mgb.tensor(1.0)), "no axis"),
+    (lambda: mjit.scan(lambda c, x: (c, x), X, mgb.tensor(1.0)), "must have at least one axis"),
     (lambda: mjit.scan(lambda c, x: (c, "text"), X, X), "which is not an array"),
     (lambda: mjit.while_loop(lambda c: c, lambda c: c, X), r"cond_fun gives float32\[2\], not one Boolean"),
     (lambda: mjit.cond(X, lambda: X, lambda: X), "not one Boolean: use where"),
