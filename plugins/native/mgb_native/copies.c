@@ -78,7 +78,9 @@ INLINE void store(char *address, uint64_t element, int64_t size) {
 
 /* Copy `count` elements that lie `step` bytes apart from `address` on side by side to `buffer`. */
 INLINE void gather(char *buffer, const char *address, int64_t step, int64_t count, int64_t size) {
-    int64_t i = 0, fours = count & -4;
+    int64_t wide = gather_wide(buffer, address, step, count, size), i = 0;
+    buffer += wide * size, address += wide * step, count -= wide;
+    int64_t fours = count & -4;
     for (; i < fours; i += 4, address += 4 * step) {
         uint64_t element0 = load(address, size), element1 = load(address + step, size);
         uint64_t element2 = load(address + 2 * step, size), element3 = load(address + 3 * step, size);
@@ -94,7 +96,9 @@ INLINE void gather(char *buffer, const char *address, int64_t step, int64_t coun
 
 /* The reverse: copy `count` elements of `buffer` to `address` and on, `step` bytes apart. */
 INLINE void scatter(char *address, int64_t step, const char *buffer, int64_t count, int64_t size) {
-    int64_t i = 0, fours = count & -4;
+    int64_t wide = scatter_wide(address, step, buffer, count, size), i = 0;
+    buffer += wide * size, address += wide * step, count -= wide;
+    int64_t fours = count & -4;
     for (; i < fours; i += 4, address += 4 * step) {
         uint64_t element0 = load(buffer + i * size, size), element1 = load(buffer + (i + 1) * size, size);
         uint64_t element2 = load(buffer + (i + 2) * size, size), element3 = load(buffer + (i + 3) * size, size);

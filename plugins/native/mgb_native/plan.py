@@ -15,8 +15,9 @@ from .frame import HEAD, Frame, Operand
 
 Array = np.ndarray[Any, Any]
 
-#: Elements of a piece of the inner loop, of one that is gathered, of a chunk that is summed on its own.
-PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
+#: Elements of a piece of the inner loop, of one that is gathered, of one whose buffers the innermost cache has
+#: all, and of a chunk that is summed on its own.
+PIECE, GATHERED, BUFFERED, CHUNK = 1 << 14, 1 << 11, 1 << 9, 1 << 14
 
 #: The same when an input's elements lie `FAR` bytes apart or more: few enough lines to stay in cache.
 SPREAD, FAR = 1 << 6, 1 << 8
@@ -246,7 +247,8 @@ class Planner:
             return self.piece_of_sinks()
         if not self.frame.columns:
             few = self.streams or self.asks_for_next()
-            return SPREAD if far else STREAMED if few else GATHERED if self.gathers else PIECE
+            gathered = BUFFERED if self.frame.flat else GATHERED  # a sum depends on its pieces
+            return SPREAD if far else STREAMED if few else gathered if self.gathers else PIECE
         fits = CACHED // 8 // max(self.steps, 1)  # columns that the next pass still finds in cache
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
