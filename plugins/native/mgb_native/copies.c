@@ -114,8 +114,8 @@ INLINE void scatter(char *address, int64_t step, const char *buffer, int64_t cou
 
 /* Lay out `rows` rows of `count` elements in `buffer`, `pitch` elements apart. Elements are `step` bytes apart, rows
  * `across`. Each turn of the outer loop reads a cache line, which was asked for AHEAD lines before. */
-INLINE void tile(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
-                 int64_t pitch, int64_t size) {
+INLINE void tile_columns(char *buffer, const char *address, int64_t step, int64_t count, int64_t across,
+                         int64_t rows, int64_t pitch, int64_t size) {
     int64_t fours = rows & -4, down = pitch * size;
     for (int64_t column = 0; column < count; column++, buffer += size, address += step) {
         const char *from = address;
@@ -134,6 +134,17 @@ INLINE void tile(char *buffer, const char *address, int64_t step, int64_t count,
         for (; row < rows; row++, from += across, to += down)
             store(to, load(from, size), size);
     }
+}
+
+/* The same: whole blocks by vectors, the rows below them and the columns behind them one by one. */
+INLINE void tile(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
+                 int64_t pitch, int64_t size) {
+    int64_t block = tile_wide(buffer, address, step, count, across, rows, pitch, size);
+    int64_t columns = block ? count / block * block : 0, above = block ? rows / block * block : 0;
+    if (above < rows)
+        tile_columns(buffer + above * pitch * size, address + above * across, step, columns, across, rows - above,
+                     pitch, size);
+    tile_columns(buffer + columns * size, address + columns * step, step, count - columns, across, rows, pitch, size);
 }
 
 #define SIZED(bits)                                                                                      \

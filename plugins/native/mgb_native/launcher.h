@@ -94,4 +94,8 @@ void copy_rows(void **operands, void *plan);
 int64_t gather_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t size);
 int64_t scatter_wide(char *address, int64_t step, const char *buffer, int64_t count, int64_t size);
 
+/* Of the tile, what is in whole blocks of as many rows and columns as it returns, 0: nothing. */
+int64_t tile_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
+                  int64_t pitch, int64_t size);
+
 #endif

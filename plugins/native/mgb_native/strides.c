@@ -1,4 +1,4 @@
-/* Copies of elements that lie a few elements apart, forwards or backwards, by vectors of 64 bytes.
+/* Copies of elements that lie a few elements apart, forwards or backwards, and tiles, by vectors of 64 bytes.
  *
  * A vector of what is gathered takes its lanes from as many vectors of memory as its elements are apart; what is
  * scattered is stored likewise, with masks. What lies between is read, and never written. A block of such vectors never
@@ -11,6 +11,9 @@
 
 /* The most elements apart, the bytes of a vector, and the fewest vectors that are worth the places of their lanes. */
 enum { APART = 4, VECTOR = 64, FEW = 4 };
+
+/* How many columns of a transposed input are asked for before they are read. */
+enum { AHEAD = 32 };
 
 #define FEATURES "avx512f,avx512bw,avx512vbmi"
 #define WIDE static __attribute__((target(FEATURES)))
@@ -108,6 +111,60 @@ INLINE int64_t scatter(char *address, int64_t by, const char *buffer, int64_t co
     return done;
 }
 
+INLINE __m512i of_two(__m512i a, __m512i places, __m512i b, int64_t size) {
+    switch (size) {
+    case 2: return _mm512_permutex2var_epi16(a, places, b);
+    case 4: return _mm512_permutex2var_epi32(a, places, b);
+    default: return _mm512_permutex2var_epi64(a, places, b);
+    }
+}
+
+/* Transpose as many rows as a vector has lanes. Each turn lays the lanes of the first half of the rows between those of
+ * the second; when each bit of a lane's place has gone round, columns have become rows. */
+INLINE void transpose(char *target, int64_t down, const char *source, int64_t step, __m512i low, __m512i high,
+                      int64_t size) {
+    enum { MOST = 32 };
+    int64_t lanes = VECTOR / size, half = lanes / 2;
+    __m512i rows[MOST], turned[MOST];
+#pragma GCC unroll 32
+    for (int64_t k = 0; k < lanes; k++)
+        rows[k] = _mm512_loadu_si512(source + k * step);
+#pragma GCC unroll 5
+    for (int64_t bit = 1; bit < lanes; bit *= 2) {
+#pragma GCC unroll 16
+        for (int64_t k = 0; k < half; k++) {
+            turned[2 * k] = of_two(rows[k], low, rows[k + half], size);
+            turned[2 * k + 1] = of_two(rows[k], high, rows[k + half], size);
+        }
+#pragma GCC unroll 32
+        for (int64_t k = 0; k < lanes; k++)
+            rows[k] = turned[k];
+    }
+#pragma GCC unroll 32
+    for (int64_t k = 0; k < lanes; k++)
+        _mm512_storeu_si512(target + k * down, rows[k]);
+}
+
+INLINE int64_t tile(char *buffer, const char *address, int64_t step, int64_t count, int64_t rows, int64_t pitch,
+                    int64_t size) {
+    int64_t lanes = VECTOR / size, half = lanes / 2, down = pitch * size;
+    char numbers[2 * VECTOR];
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        put(numbers, lane, lane / 2 + lane % 2 * lanes, size);
+        put(numbers + VECTOR, lane, half + lane / 2 + lane % 2 * lanes, size);
+    }
+    __m512i low = _mm512_loadu_si512(numbers), high = _mm512_loadu_si512(numbers + VECTOR);
+    for (int64_t column = 0; column <= count - lanes; column += lanes) {
+        for (int64_t k = 0; k < lanes; k++)
+            for (int64_t offset = 0; offset < rows * size; offset += VECTOR)
+                __builtin_prefetch(address + (column + k + AHEAD) * step + offset, 0, 2);
+        for (int64_t row = 0; row <= rows - lanes; row += lanes)
+            transpose(buffer + row * down + column * size, down, address + column * step + row * size, step, low, high,
+                      size);
+    }
+    return lanes;
+}
+
 /* Of each distance and size one loop is made: there both are constants. */
 #define EACH(size)                                                                                         \
     WIDE int64_t gather_##size(char *to, const char *from, int64_t by, int64_t count) {                    \
@@ -136,10 +193,23 @@ EACH(2)
 EACH(4)
 EACH(8)
 
+#define TILE(size)                                                                                          \
+    WIDE int64_t tile_##size(char *buffer, const char *address, int64_t step, int64_t count, int64_t rows,   \
+                             int64_t pitch) {                                                               \
+        return tile(buffer, address, step, count, rows, pitch, size);                                       \
+    }
+
+TILE(2)
+TILE(4)
+TILE(8)
+
+static bool has_vectors(void) {
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi");
+}
+
 /* Return whether vectors are worth it, of elements that lie whole elements apart. */
 static bool pays(int64_t step, int64_t count, int64_t size) {
-    return count * size >= FEW * VECTOR && step % size == 0 && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vbmi");
+    return count * size >= FEW * VECTOR && step % size == 0 && has_vectors();
 }
 
 int64_t gather_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t size) {
@@ -164,10 +234,27 @@ int64_t scatter_wide(char *address, int64_t step, const char *buffer, int64_t co
     }
 }
 
+int64_t tile_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
+                  int64_t pitch, int64_t size) {
+    if (across != size || !has_vectors())
+        return 0;
+    switch (size) {
+    case 1: return 0;
+    case 2: return tile_2(buffer, address, step, count, rows, pitch);
+    case 4: return tile_4(buffer, address, step, count, rows, pitch);
+    default: return tile_8(buffer, address, step, count, rows, pitch);
+    }
+}
+
 #else
 
 int64_t gather_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t size) { return 0; }
 
 int64_t scatter_wide(char *address, int64_t step, const char *buffer, int64_t count, int64_t size) { return 0; }
+
+int64_t tile_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
+                  int64_t pitch, int64_t size) {
+    return 0;
+}
 
 #endif

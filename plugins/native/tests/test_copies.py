@@ -98,16 +98,19 @@ def test_gather_of_elements_between_bytes_of_others() -> None:
 
 
 @pytest.mark.parametrize("dtype", SIZES, ids=lambda d: d.__name__)
-@pytest.mark.parametrize("rows", [1, 3, 4, 7, 16])
-@pytest.mark.parametrize("count", [1, 6, 40])
+@pytest.mark.parametrize("rows", [1, 3, 4, 7, 16, 32, 39, 64])
+@pytest.mark.parametrize("count", [1, 6, 16, 40, 131])
 def test_tile_transposes_columns_into_padded_rows(dtype: Any, rows: int, count: int) -> None:
-    x = np.asfortranarray(numbers(dtype, rows, count))
-    pitch = count + 3
-    buffer = np.zeros((rows, pitch), dtype)
-    across, step = x.strides
-    call(f"mgb_tile_{SIZES[dtype]}", buffer.ctypes.data, x.ctypes.data, step, count, across, rows, pitch)
-    np.testing.assert_array_equal(buffer[:, :count], x)
-    assert not buffer[:, count:].any()
+    """Rows side by side, every other one, and columns from the last to the first."""
+    whole = np.asfortranarray(numbers(dtype, 2 * rows, count))
+    for x in (np.asfortranarray(whole[:rows]), whole[::2], whole[3 : 3 + rows, ::-1], whole[::-2]):
+        pitch = count + 3
+        buffer = np.zeros((len(x), pitch), dtype)
+        across, step = x.strides
+        start = x.__array_interface__["data"][0]
+        call(f"mgb_tile_{SIZES[dtype]}", buffer.ctypes.data, start, step, count, across, len(x), pitch)
+        np.testing.assert_array_equal(buffer[:, :count], x)
+        assert not buffer[:, count:].any()
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 127, 128, 1000, 4096])
