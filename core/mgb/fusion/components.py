@@ -4,8 +4,8 @@ Distances of all pairs of points are computed over an axis of coordinates, which
 summed over the points, and has that axis again. So there are two domains, thus two kernels, and most of a
 vector is empty. Taken apart, each coordinate is a value of its own, all are computed in one kernel, and what
 they come from is computed once. That pays where values of the whole domain are made in kernels alone: what is
-read and what leaves has to be small beside them. It pays, too, where rows of a table are looked up, which no view
-turns: each coordinate is looked up in a column of the table.
+read and what leaves has to be small beside them. It pays, too, where rows of a table are looked up, which no
+view turns: each coordinate is looked up in a column of the table.
 """
 
 from __future__ import annotations

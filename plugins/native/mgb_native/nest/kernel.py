@@ -90,7 +90,7 @@ class Nest(Sinking):
         """Return one row; `tiles` are the first row of the tile that is laid out, and the first behind it."""
         plan = self.frame.schedule
         rows, width, places = self.row_addresses(row)
-        if self.frame.tiled:
+        if self.frame.tiled and not self.frame.flat:
             tiles = self.tile(row, places[0], rows, tiles)
         self.row_reads(rows)
         self.row_values(plan.before, rows, width)
