@@ -133,7 +133,7 @@ class _Parts:
         if node.op is not LOOK_UP or axis not in node.params["along"]:
             return False
         table, *indices = node.inputs
-        return table not in indices and table.spec.size > self.count
+        return table not in indices and bool(table.spec.size > self.count)
 
     def _in_operand(self, node: Node, operand: Node, axis: int) -> int | None:
         """Return the axis of an operand; None: it has none, or one that is broadcast."""
