@@ -84,7 +84,7 @@ class _Parts:
         self.graph, self.count = graph, count
         self.axes: dict[Node, int] = {}
         self.read: set[Node] = set()  # what is computed otherwise, and cut
-        self.largest = 0  # elements of the largest value that is taken apart
+        self.largest: int = 0  # elements of the largest value that is taken apart
         self._outputs = frozenset(graph.outputs)
 
     @classmethod
@@ -103,7 +103,7 @@ class _Parts:
 
     def is_small(self, node: Node) -> bool:
         """Return whether it is small beside the largest value."""
-        return about(node.spec.size) * LARGER <= self.largest
+        return bool(about(node.spec.size) * LARGER <= self.largest)
 
     def _agree(self) -> bool:
         """Return whether each value has one axis, whoever reads it."""
@@ -133,7 +133,7 @@ class _Parts:
         if node.op is not LOOK_UP or axis not in node.params["along"]:
             return False
         table, *indices = node.inputs
-        return table not in indices and bool(table.spec.size > self.count)
+        return table not in indices and table.spec.size > self.count
 
     def _in_operand(self, node: Node, operand: Node, axis: int) -> int | None:
         """Return the axis of an operand; None: it has none, or one that is broadcast."""
