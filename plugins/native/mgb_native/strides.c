@@ -39,7 +39,7 @@ INLINE uint64_t equal(__m512i a, __m512i b, int64_t size) {
     }
 }
 
-/* Return the lanes of `vector` at the places, modulo their number, where `mask` is set, and those of `others` elsewhere. */
+/* Return the lanes of `vector` at the places, modulo their number, where `mask` is set; elsewhere those of `others`. */
 INLINE __m512i chosen(__m512i others, uint64_t mask, __m512i places, __m512i vector, int64_t size) {
     switch (size) {
     case 1: return _mm512_mask_permutexvar_epi8(others, mask, places, vector);
@@ -111,6 +111,7 @@ INLINE int64_t scatter(char *address, int64_t by, const char *buffer, int64_t co
     return done;
 }
 
+/* Return the lanes at the places in two vectors, one after the other. */
 INLINE __m512i of_two(__m512i a, __m512i places, __m512i b, int64_t size) {
     switch (size) {
     case 2: return _mm512_permutex2var_epi16(a, places, b);
