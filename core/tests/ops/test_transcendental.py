@@ -10,6 +10,7 @@ from mgb.ops import elementwise as el
 from mgb.ops.bodies import division
 from mgb.ops.bodies import hyperbolic as hyp
 from mgb.ops.bodies import transcendental as tr
+from mgb.ops.bodies.circular import FAR
 from mgb.ops.declare import op_of
 from mgb.tensor.tracing import graph_of
 from oracle import DTYPES, assert_same, check_gradient, in_words, sample, tensors, ulps
@@ -91,6 +92,21 @@ def test_sin_and_cos_of_hard_arguments(dtype):
     for function, truth in ((tr.sin, mpmath.sin), (tr.cos, mpmath.cos)):
         error, where = ulps(in_words(op_of(function), *tensors(x)).numpy(), _circular(truth), x)
         assert error <= 1, (error, where)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("function", "truth"), [(tr.sin, mpmath.sin), (tr.cos, mpmath.cos)])
+def test_sin_and_cos_next_to_multiples_of_half_pi(function, truth, dtype):
+    """With one reduction up to `FAR`, with another one from there on."""
+    far = FAR[np.dtype(dtype)]
+    n = np.unique(np.geomspace(1, 4 * far / np.pi, 300).astype(np.int64))
+    middle = np.array([float(k * mpmath.pi / 2) for k in n]).astype(dtype)
+    nearest_of_all = 252.89820861816406 if dtype == np.float32 else 5319372.648326541
+    ends = np.array([far, nearest_of_all, 2 * nearest_of_all, 0.75, 0.8, np.pi / 4], dtype)
+    x = np.concatenate([middle, ends])
+    x = np.concatenate([x, np.nextafter(x, dtype(0)), -np.nextafter(x, dtype(INF))])
+    error, where = ulps(in_words(op_of(function), *tensors(x)).numpy(), truth, x)
+    assert error <= 1, (error, where)
 
 
 def test_exp_underflows_gradually():

@@ -22,6 +22,7 @@ from ..primitives import (
     fma,
     le,
     logical_and,
+    logical_not,
     logical_or,
     lt,
     maximum,
@@ -32,28 +33,44 @@ from ..primitives import (
     shr,
     where,
 )
-from .floats import fast_two_sum, flip_sign, magnitude, polynomial, sign_bit, unlikely, widen_halves
+from .floats import (
+    fast_two_sum,
+    flip_sign,
+    magnitude,
+    polynomial,
+    round_scaled,
+    sign_bit,
+    two_product,
+    unlikely,
+    widen_halves,
+)
 from .integers import mulhi
 
 Quotient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-INF = float("inf")
-HALF_PI = 1.5707963267948966
-#: pi / 2 with 24 digits, and the rest.
-HALF_PI_HIGH, HALF_PI_LOW = 1.570796251296997, 7.549789954891882e-08
-#: pi / 2 with 32 digits, and the rest.
-HALF_PI_FIRST, HALF_PI_SECOND = 1.570796326734125614, 6.077100506506192e-11
-#: What rounds a double of up to 2**51 to a whole number, which its last digits then are.
-WHOLE = 1.5 * 2.0**52
-#: From here on a float32 is far from 0.
-FAR = 2.0**20
+#: A quadrant, modulo 4 at least, and the rest of a non-negative number as an unevaluated sum.
+Reduced = tuple[Tensor, Tensor, Tensor]
+
+INF, NAN = float("inf"), float("nan")
+#: pi / 2 in float64, and the rest.
+HALF_PI, HALF_PI_REST = 1.5707963267948966, 6.123233995736766e-17
+#: From here on quotients by pi / 2 have more than 11 digits in float32, 20 in float64.
+FAR = {dtypes.float32: 3072.0, dtypes.float64: 2.0**20}
+#: pi / 2 in four parts. The first three have so few digits that their products with such a quotient are
+#: exact, and the first two end where the last digit of a number above 1/2 may be.
+HALF_PI_PARTS = {
+    dtypes.float32: (1.57080078125, -4.470348358154297e-06, 1.5894329408183694e-08, -1.074634630414406e-12),
+    dtypes.float64: (
+        1.5707963267341256, 6.077105485502443e-11, -4.9789962502207207e-17, -2.940788670387328e-27,
+    ),
+}  # fmt: skip
 #: pi / 4 with so few digits that a small multiple of it is exact, and the rest.
 QUARTER_PI_HIGH, QUARTER_PI_LOW = 0.7853981633974483, 3.061616997868383e-17
 
 # (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4, in r**2, for |r| <= pi / 4
 SIN = {
     dtypes.float32: (
-        -0.16666666641525563, 0.008333329373975188, -0.00019839330955343773, 2.718274127796876e-06,
+        -0.16666655, 0.008332161, -0.00019515281,
     ),
     dtypes.float64: (
         -0.16666666666666632, 0.00833333333332237, -0.00019841269829771368, 2.755731367871716e-06,
@@ -61,7 +78,7 @@ SIN = {
     ),
 }  # fmt: skip
 COS = {
-    dtypes.float32: (0.041666646811881355, -0.0013887364718221178, 2.443811589798735e-05),
+    dtypes.float32: (0.041666646, -0.0013887316, 2.4433155e-05),
     dtypes.float64: (
         0.0416666666666666, -0.0013888888888874066, 2.4801587289443722e-05, -2.755731434072621e-07,
         2.087572163261153e-09, -1.1359559787513337e-11,
@@ -88,6 +105,8 @@ TWO_OVER_PI_BY_RANGE = (
     (2.0**102, 2.0**-52, 1.3227502331137657, 5.003241640433309e-09, 4.220776518111768e-18),
     (INF, 2.0**-78, 1.8357618600130081, 3.0772192294303835e-09, 1.1744408199816128e-17),
 )
+#: Masks the last 32 digits.
+LOWER = 0xFFFFFFFF
 #: The first 1216 binary digits of 2 / pi.
 TWO_OVER_PI = int(
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424d"
@@ -101,46 +120,43 @@ TWO_OVER_PI_WORDS = tuple(TWO_OVER_PI >> 64 * (18 - i) & 0xFFFFFFFFFFFFFFFF for 
 
 
 def _by_range(a: Tensor, column: int) -> Tensor:
-    """Return the entry of `TWO_OVER_PI_BY_RANGE` for the range of `a`.
-
-    Infinities and NaN stay what they are.
-    """
-    chosen = a
-    for row in reversed(TWO_OVER_PI_BY_RANGE):
+    """Return the entry of `TWO_OVER_PI_BY_RANGE` for the range of `a`."""
+    chosen = literal(TWO_OVER_PI_BY_RANGE[-1][column], a.dtype, a.device)
+    for row in reversed(TWO_OVER_PI_BY_RANGE[:-1]):
         chosen = where(lt(a, row[0]), row[column], chosen)
     return chosen
 
 
-def _reduce_single(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the quadrant, modulo 4 at least, and the rest of a non-negative float32 in double precision.
+def _reduce_near(a: Tensor) -> Reduced:
+    """Reduce a number below `FAR` by Cody and Waite (1980).
 
-    Up to `FAR` by Cody and Waite (1980): pi / 2 begins with a part of few digits, whose products are exact.
+    What the first two parts of pi / 2 leave is exact, and a multiple of the last digit of their product with
+    a part that follows: the error of the next difference is a difference too (Dekker 1971).
+    """
+    first, second, third, fourth = HALF_PI_PARTS[a.dtype]
+    n, quadrant = round_scaled(a, 1 / HALF_PI, 0)
+    rest = fma(n, -second, fma(n, -first, a))
+    r = fma(n, -third, rest)
+    return quadrant, r, fma(n, -fourth, fma(n, -third, rest - r))
+
+
+def _reduce_single(a: Tensor) -> Reduced:
+    """Reduce a float32 in double precision.
+
+    Payne and Hanek (1983): multiples of 4 in ``2 / pi * 2**k`` cannot be seen in the result, so each range of
+    magnitudes has its own 111 digits of it, in parts whose products with 24 digits are exact.
     """
     wide = cast(a, dtype=dtypes.float64)
-    turned = wide * (1 / HALF_PI) + WHOLE
-    n = turned - WHOLE
-    rest = (wide - n * HALF_PI_FIRST) - n * HALF_PI_SECOND
-    quadrant = cast(bitcast(turned, dtype=dtypes.int64), dtype=dtypes.int32)
-    far = le(FAR, a)
-    far_quadrant, far_rest = _reduce_far(wide)
-    return unlikely(far, far_quadrant, quadrant), unlikely(far, far_rest, rest)
-
-
-def _reduce_far(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the quadrant, and the rest of a non-negative float32, which is given in double precision.
-
-    Payne and Hanek (1983) in double precision: multiples of 4 in ``2 / pi * 2**k`` cannot be seen in the
-    result, so each range of magnitudes has its own 111 digits of it, in parts whose products with 24 digits
-    are exact.
-    """
-    x = a * _by_range(a, 1)
-    first, second = x * _by_range(a, 2), x * _by_range(a, 3)
+    x = wide * _by_range(wide, 1)
+    first, second = x * _by_range(wide, 2), x * _by_range(wide, 3)
     n1, n2 = round(first), round(second)
     fraction = (first - n1) + (second - n2)
     n3 = round(fraction)
     n = n1 + n2 + n3
-    fraction = (fraction - n3) + x * _by_range(a, 4)
-    return cast(n - 4 * floor(0.25 * n), dtype=dtypes.int32), fraction * HALF_PI
+    rest = ((fraction - n3) + x * _by_range(wide, 4)) * HALF_PI
+    r = cast(rest, dtype=dtypes.float32)
+    tail = cast(rest - cast(r, dtype=dtypes.float64), dtype=dtypes.float32)
+    return cast(n - 4 * floor(0.25 * n), dtype=dtypes.int32), r, tail
 
 
 def _pick_words(index: Tensor) -> list[Any]:
@@ -168,8 +184,8 @@ def _window(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return significand, top, middle, bottom
 
 
-def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the quadrant, and the rest of a non-negative float64 as an unevaluated sum.
+def _reduce_double(a: Tensor) -> Reduced:
+    """Reduce a float64.
 
     Payne and Hanek (1983) in integers: ``2 / pi * significand * 2**exponent`` modulo 4 with 126 digits after
     the point. No double is so near to a multiple of pi / 2 that fewer than 64 of them are left.
@@ -183,61 +199,49 @@ def _reduce_double(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     below = 0 - shr(high, 63)
     low = bit_xor(low, below) - below
     high = bit_xor(high, below) + bit_and(below, cast(eq(low, 0), dtype=dtypes.uint64))
-    first = cast(shr(high, 32), dtype=dtypes.float64) * 2.0**-30
-    second = cast(bit_and(high, 0xFFFFFFFF), dtype=dtypes.float64) * 2.0**-62
-    second = second + cast(low, dtype=dtypes.float64) * 2.0**-126
-    r, tail = fast_two_sum(first * HALF_PI_HIGH, first * HALF_PI_LOW + second * HALF_PI)
+    parts = (shr(high, 32), bit_and(high, LOWER), shr(low, 32), bit_and(low, LOWER))
+    p1, p2, p3, p4 = (cast(p, dtype=dtypes.float64) * 2.0 ** (2 - 32 * i) for i, p in enumerate(parts, 1))
+    turns, rest = fast_two_sum(p1, p2)
+    turns, rest = fast_two_sum(turns, rest + (p3 + p4))
+    r, tail = two_product(turns, literal(HALF_PI, a.dtype, a.device))
+    r, tail = fast_two_sum(r, tail + (turns * HALF_PI_REST + rest * HALF_PI))
     sign = bitcast(shl(below, 63), dtype=dtypes.int64)
-    small = lt(a, HALF_PI / 2)
-    return (
-        where(small, 0, bitcast(quadrant, dtype=dtypes.int64)),
-        where(small, a, flip_sign(r, sign)),
-        where(small, 0.0, flip_sign(tail, sign)),
-    )
+    return bitcast(quadrant, dtype=dtypes.int64), flip_sign(r, sign), flip_sign(tail, sign)
 
 
-def _circular_single(a: Tensor, turn: int) -> Tensor:
-    """Return one polynomial, with the coefficients of sin or of cos: both are ``b + b * z * p(z)``."""
-    n, r = _reduce_single(a)
+def _reduce(a: Tensor) -> Reduced:
+    """Reduce any `a`; infinity and NaN to NaN."""
+    far, finite = logical_not(lt(a, FAR[a.dtype])), lt(a, INF)
+    inside = where(finite, a, 0.0)
+    quadrant, r, tail = (_reduce_single if a.dtype == dtypes.float32 else _reduce_double)(inside)
+    beyond = quadrant, where(finite, r, NAN), tail
+    quadrant, r, tail = (unlikely(far, x, y) for x, y in zip(beyond, _reduce_near(a), strict=True))
+    return quadrant, r, tail
+
+
+def _circular(x: Tensor, turn: int) -> tuple[Tensor, Tensor]:
+    """Return ``sin(|x| + turn * pi / 2)`` without its sign, and the sign bit."""
+    n, r, tail = _reduce(magnitude(x))
     n = n + turn
-    even = eq(bit_and(n, 1), 0)
-    z, b = r * r, where(even, r, 1.0)
-    p = None
-    for s, c in reversed([*zip(SIN[dtypes.float32], (-0.5, *COS[dtypes.float32]), strict=True)]):
-        chosen = where(even, literal(s, dtypes.float64, a.device), c)
-        p = chosen if p is None else fma(p, z, chosen)
-    y = b + b * z * p
-    return flip_sign(cast(y, dtype=dtypes.float32), shl(bit_and(n, 2), 30))
-
-
-def _circular_double(a: Tensor, turn: int) -> Tensor:
-    n, r, tail = _reduce_double(a)
     z = r * r
     half = 0.5 * z
-    s = r + (r * z * polynomial(z, SIN[dtypes.float64]) + tail * (1 - half))
     w = 1 - half
-    c = w + (((1 - w) - half) + (z * z * polynomial(z, COS[dtypes.float64]) - r * tail))
-    n = n + turn
-    return flip_sign(where(eq(bit_and(n, 1), 0), s, c), shl(bit_and(n, 2), 62))
-
-
-def _circular(x: Tensor, turn: int) -> Tensor:
-    """Return ``sin(|x| + turn * pi / 2)``."""
-    a = magnitude(x)
-    y = (_circular_single if x.dtype == dtypes.float32 else _circular_double)(a, turn)
-    return where(lt(a, INF), y, x - x)
+    s = r + fma(r * z, polynomial(z, SIN[x.dtype]), tail)
+    c = w + fma(z * polynomial(z, COS[x.dtype]), z, fma(neg(r), tail, (1 - w) - half))
+    return where(eq(bit_and(n, 1), 0), s, c), shl(bit_and(n, 2), 8 * x.dtype.itemsize - 2)
 
 
 @widen_halves
 def sin(x: Tensor) -> Tensor:
     """Return ``sin(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
-    return flip_sign(_circular(x, 0), sign_bit(x))
+    y, sign = _circular(x, 0)
+    return flip_sign(y, bit_xor(sign, sign_bit(x)))
 
 
 @widen_halves
 def cos(x: Tensor) -> Tensor:
     """Return ``cos(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
-    return _circular(x, 1)
+    return flip_sign(*_circular(x, 1))
 
 
 def _quotient(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
