@@ -190,13 +190,25 @@ def test_pow_is_within_1_ulp(dtype):
     assert error <= 1, (error, where)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_atan2_is_within_2_ulp(dtype):
+@pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 1), (np.float64, 2)])
+def test_atan2_and_atan_are_within_their_ulp_bounds(dtype, bound):
+    """Of numbers of all sizes, then of pairs whose quotient is near the ends of the ranges."""
+    random, info = np.random.default_rng(0), np.finfo(dtype)
     y = sample(dtype, -INF, INF)
     y = y[np.isfinite(y) & (y != 0)]
-    x = np.random.default_rng(0).permutation(y)
+    x = random.permutation(y)
+    sizes = 2.0 ** random.uniform(info.minexp - info.nmant + 9, info.maxexp - 2, 400)
+    ratios = random.choice([1e-6, 0.2, 0.5, 0.625, 1, 1.6, 2, 5, 1e6], 400) * random.uniform(0.99, 1.01, 400)
+    with np.errstate(under="ignore", over="ignore"):
+        y = np.concatenate([y, (sizes * np.minimum(ratios, 1)).astype(dtype)])
+        x = np.concatenate([x, (sizes / np.maximum(ratios, 1) * random.choice([1, -1], 400)).astype(dtype)])
+    kept = y != 0
+    y, x = y[kept], x[kept]
     error, where = ulps(in_words(op_of(tr.atan2), *tensors(y, x)).numpy(), mpmath.atan2, y, x)
-    assert error <= 2, (error, where)
+    assert error <= bound, (error, where)
+    both = np.concatenate([y, ratios.astype(dtype), -ratios.astype(dtype)])
+    error, where = ulps(in_words(op_of(hyp.atan), *tensors(both)).numpy(), mpmath.atan, both)
+    assert error <= bound, (error, where)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

@@ -5,7 +5,6 @@ Polynomials are minimax fits by the Remez exchange (``docs/minimax.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ir import dtypes
@@ -34,6 +33,7 @@ from ..primitives import (
     where,
 )
 from .floats import (
+    FORMATS,
     fast_two_sum,
     flip_sign,
     magnitude,
@@ -42,11 +42,10 @@ from .floats import (
     sign_bit,
     two_product,
     unlikely,
+    upper_half,
     widen_halves,
 )
 from .integers import mulhi
-
-Quotient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 #: A quadrant, modulo 4 at least, and the rest of a non-negative number as an unevaluated sum.
 Reduced = tuple[Tensor, Tensor, Tensor]
@@ -66,11 +65,12 @@ HALF_PI_PARTS = {
 }  # fmt: skip
 #: pi / 4 with so few digits that a small multiple of it is exact, and the rest.
 QUARTER_PI_HIGH, QUARTER_PI_LOW = 0.7853981633974483, 3.061616997868383e-17
+QUARTER_PI_SINGLE = 0.785398006439209, 1.5695823932524066e-07
 
 # (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4, in r**2, for |r| <= pi / 4
 SIN = {
     dtypes.float32: (
-        -0.16666655, 0.008332161, -0.00019515281,
+        -0.16666655, 0.008332189, -0.00019518292,
     ),
     dtypes.float64: (
         -0.16666666666666632, 0.00833333333332237, -0.00019841269829771368, 2.755731367871716e-06,
@@ -84,18 +84,16 @@ COS = {
         2.087572163261153e-09, -1.1359559787513337e-11,
     ),
 }  # fmt: skip
-# (atan(t) / t - 1) / t**2 in t**2, for |t| <= 1/2
-ATAN = {
-    dtypes.float32: (
-        -0.33333334, 0.19999957, -0.14284213, 0.11085643, -0.08855697, 0.06455263, -0.02992278,
-    ),
-    dtypes.float64: (
-        -0.3333333333333333, 0.1999999999999954, -0.14285714285654977, 0.11111111107246827,
-        -0.09090908941306593, 0.0769230393287444, -0.06666601967239158, 0.0588156462330025,
-        -0.0525622419979674, 0.047174920527777935, -0.04140759135160553, 0.03303801612263676,
-        -0.0204418469550854, 0.006933591198846458,
-    ),
-}  # fmt: skip
+# (atan(t) / t - 1) / t**2 in t**2, for |t| <= 5/8, and for |t| <= 1/2
+ATAN_SINGLE = (
+    -0.3333327, 0.19996665, -0.1422771, 0.10636348, -0.07029687, 0.027515247,
+)  # fmt: skip
+ATAN_DOUBLE = (
+    -0.3333333333333333, 0.1999999999999954, -0.14285714285654977, 0.11111111107246827,
+    -0.09090908941306593, 0.0769230393287444, -0.06666601967239158, 0.0588156462330025,
+    -0.0525622419979674, 0.047174920527777935, -0.04140759135160553, 0.03303801612263676,
+    -0.0204418469550854, 0.006933591198846458,
+)  # fmt: skip
 
 #: For each range of magnitudes: its end, a scale that makes whole numbers of at most 2**50 of it, and what
 #: that scale leaves of 2 / pi, modulo 4, in parts of 29, 29 and 53 digits.
@@ -105,6 +103,12 @@ TWO_OVER_PI_BY_RANGE = (
     (2.0**102, 2.0**-52, 1.3227502331137657, 5.003241640433309e-09, 4.220776518111768e-18),
     (INF, 2.0**-78, 1.8357618600130081, 3.0772192294303835e-09, 1.1744408199816128e-17),
 )
+#: Below, sines are their arguments, whose powers may be subnormal, which is slow.
+STRAIGHT = {dtypes.float32: 2.0**-13, dtypes.float64: 2.0**-28}
+#: The same for arcs, whose curve is stronger.
+STRAIGHT_ARC = 2.0**-16
+#: What the bits of a float32 are taken from to make those of its inverse, to within an eighth.
+INVERSE = 0x7EF311C7
 #: Masks the last 32 digits.
 LOWER = 0xFFFFFFFF
 #: The first 1216 binary digits of 2 / pi.
@@ -221,12 +225,14 @@ def _reduce(a: Tensor) -> Reduced:
 
 def _circular(x: Tensor, turn: int) -> tuple[Tensor, Tensor]:
     """Return ``sin(|x| + turn * pi / 2)`` without its sign, and the sign bit."""
-    n, r, tail = _reduce(magnitude(x))
+    a = magnitude(x)
+    n, r, tail = _reduce(a)
     n = n + turn
-    z = r * r
+    curved = where(lt(a, STRAIGHT[x.dtype]), 0.0, r)
+    z = curved * curved
     half = 0.5 * z
     w = 1 - half
-    s = r + fma(r * z, polynomial(z, SIN[x.dtype]), tail)
+    s = r + fma(curved * z, polynomial(z, SIN[x.dtype]), tail)
     c = w + fma(z * polynomial(z, COS[x.dtype]), z, fma(neg(r), tail, (1 - w) - half))
     return where(eq(bit_and(n, 1), 0), s, c), shl(bit_and(n, 2), 8 * x.dtype.itemsize - 2)
 
@@ -251,24 +257,67 @@ def _quotient(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
     return where(beyond, (q - 1) / (q + 1), q), beyond
 
 
-def _quotient_of_singles(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
-    """Divide doubles that hold float32 with one division: ``small - large`` is exact where it counts."""
-    beyond = logical_and(le(0.5 * large, small), lt(0, large))
-    t = where(beyond, small - large, small) / where(beyond, small + large, large)
-    return where(logical_or(eq(large, 0), eq(small, INF)), 0.0, t), beyond
-
-
-def _angle(y: Tensor, x: Tensor, coefficients: Sequence[float], quotient: Quotient) -> Tensor:
-    """Return the angle of the point (`x`, `y`) in double precision."""
+def _angle_double(y: Tensor, x: Tensor) -> Tensor:
     up, right = magnitude(y), magnitude(x)
-    t, beyond = quotient(minimum(up, right), maximum(up, right))
+    t, beyond = _quotient(minimum(up, right), maximum(up, right))
     z = t * t
-    angle = fma(t * z, polynomial(z, coefficients), t)
+    angle = fma(t * z, polynomial(z, ATAN_DOUBLE), t)
     eighths = cast(beyond, dtype=dtypes.float64)
     steep, left = lt(right, up), lt(sign_bit(x), 0)
     eighths, angle = where(steep, 2 - eighths, eighths), where(steep, neg(angle), angle)
     eighths, angle = where(left, 4 - eighths, eighths), where(left, neg(angle), angle)
     return flip_sign(eighths * QUARTER_PI_HIGH + (eighths * QUARTER_PI_LOW + angle), sign_bit(y))
+
+
+def _turned(eighths: Tensor, t: Tensor, rest: Tensor | float = 0.0) -> Tensor:
+    """Return ``eighths * pi / 4 + atan(t + rest)`` of float32, ``|t| <= 5/8``.
+
+    `rest` is an error term of `t`, of which it needs few digits.
+    """
+    straight = lt(magnitude(t), STRAIGHT_ARC)
+    bent = where(straight, 0.0, t)
+    z = bent * bent
+    if isinstance(rest, Tensor):
+        rest = where(straight, 0.0, rest) * (1 - z)  # times nearly 1 / (1 + z)
+    high, low = QUARTER_PI_SINGLE
+    first, lost = fast_two_sum(eighths * high, t)
+    return first + (lost + fma(bent * z, polynomial(z, ATAN_SINGLE), fma(eighths, low, rest)))
+
+
+def _of_common_size(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two float32 with the same quotient, 0 for that of zeros and 1 for that of infinities.
+
+    The inverse of the second one is a normal number.
+    """
+    strange = logical_not(logical_and(lt(2.0**-60, large), lt(large, 2.0**100)))
+    infinite = eq(large, INF)
+    factor = where(infinite, 0.0, where(lt(large, 1), 2.0**64, literal(2.0**-64, large.dtype, large.device)))
+    other_small = where(eq(small, INF), 1.0, small * factor)
+    other_large = where(logical_or(infinite, eq(large, 0)), 1.0, large * factor)
+    return unlikely(strange, other_small, small), unlikely(strange, other_large, large)
+
+
+def _rest_of_quotient(t: Tensor, a: Tensor, b: Tensor, b_low: Tensor) -> Tensor:
+    """Return what ``t = a / b`` is less than ``a / (b + b_low)``, of which an eighth may be missing."""
+    t1, b1 = upper_half(t), upper_half(b)
+    t2, b2 = neg(t - t1), b - b1
+    t1 = neg(t1)
+    left = fma(t2, b2, fma(t2, b1, fma(t1, b2, fma(t1, b1, a)))) - t * b_low
+    return left * bitcast(INVERSE - bitcast(b, dtype=dtypes.int32), dtype=dtypes.float32)
+
+
+def _angle_single(y: Tensor, x: Tensor) -> Tensor:
+    zero, up, right = literal(0.0, x.dtype, x.device), magnitude(y), magnitude(x)
+    steep, left = lt(right, up), lt(sign_bit(x), 0)
+    small, large = _of_common_size(where(steep, right, up), where(steep, up, right))
+    beyond = lt(0.625 * large, small)
+    b, b_low = fast_two_sum(large, where(beyond, small, 0.0))
+    down = where(steep, FORMATS[x.dtype].sign, 0)
+    a = flip_sign(small - where(beyond, large, 0.0), bit_xor(down, sign_bit(x)))
+    eighths = where(steep, 2.0, zero) + flip_sign(where(beyond, 1.0, zero), down)
+    eighths = where(left, 4.0, zero) + flip_sign(eighths, sign_bit(x))
+    t = a / b
+    return flip_sign(_turned(eighths, t, _rest_of_quotient(t, a, b, b_low)), sign_bit(y))
 
 
 @widen_halves
@@ -277,8 +326,16 @@ def atan2(y: Tensor, x: Tensor) -> Tensor:
 
     Within 1 ULP in float32, 2 ULP in float64.
     """
-    coefficients = ATAN[x.dtype]
+    return (_angle_single if x.dtype == dtypes.float32 else _angle_double)(y, x)
+
+
+@widen_halves
+def atan(x: Tensor) -> Tensor:
+    """Return ``atan(x)``; within 1 ULP in float32, 2 ULP in float64."""
     if x.dtype == dtypes.float64:
-        return _angle(y, x, coefficients, _quotient)
-    up, right = cast(y, dtype=dtypes.float64), cast(x, dtype=dtypes.float64)
-    return cast(_angle(up, right, coefficients, _quotient_of_singles), dtype=dtypes.float32)
+        return _angle_double(x, literal(1.0, x.dtype, x.device))
+    a = magnitude(x)
+    beyond, steep = lt(0.625, a), lt(2, a)
+    first, second = (where(end, literal(1.0, x.dtype, x.device), 0.0) for end in (beyond, steep))
+    t = where(steep, -1.0, a - first) / (where(beyond, a, 0.0) + (1 - second))
+    return flip_sign(_turned(first + second, t), sign_bit(x))
