@@ -95,8 +95,11 @@ def test_sin_and_cos_of_hard_arguments(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("function", "truth"), [(tr.sin, mpmath.sin), (tr.cos, mpmath.cos)])
-def test_sin_and_cos_next_to_multiples_of_half_pi(function, truth, dtype):
+@pytest.mark.parametrize(
+    ("function", "truth", "bound"),
+    [(tr.sin, mpmath.sin, 1), (tr.cos, mpmath.cos, 1), (hyp.tan, mpmath.tan, 2)],
+)
+def test_circular_functions_next_to_multiples_of_half_pi(function, truth, bound, dtype):
     """With one reduction up to `FAR`, with another one from there on."""
     far = FAR[np.dtype(dtype)]
     n = np.unique(np.geomspace(1, 4 * far / np.pi, 300).astype(np.int64))
@@ -106,7 +109,7 @@ def test_sin_and_cos_next_to_multiples_of_half_pi(function, truth, dtype):
     x = np.concatenate([middle, ends])
     x = np.concatenate([x, np.nextafter(x, dtype(0)), -np.nextafter(x, dtype(INF))])
     error, where = ulps(in_words(op_of(function), *tensors(x)).numpy(), truth, x)
-    assert error <= 1, (error, where)
+    assert error <= bound, (error, where)
 
 
 def test_exp_underflows_gradually():
@@ -123,15 +126,33 @@ def test_exp_underflows_gradually():
 def test_exp_of_masked_scores_does_not_underflow(dtype):
     """An operation that underflows takes processors a hundred times as long as one that gives 0."""
     x = np.array([-INF, -1e9, -800.0, 0.0, 3.0, INF, np.nan], dtype)
-    body = graph_of(op_of(tr.exp).body, Spec(x.shape, x.dtype))
+    assert_same(_without_underflow(op_of(tr.exp), x), np.exp(x), 2 * np.finfo(dtype).eps)
 
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [tr.sin, tr.cos, hyp.tan])
+def test_powers_of_tiny_angles_do_not_underflow(function, dtype):
+    x = np.array([1e-9, -1e-13, 1e-20, 0.0, -0.0, 1e-30, 0.5], dtype)
+    assert_same(_without_underflow(op_of(function), x), op_of(function).eager(x), 2 * np.finfo(dtype).eps)
+
+
+def test_powers_of_tiny_arcs_do_not_underflow():
+    x = np.array([1e-9, -1e-13, 0.0, -0.0, 0.5, 1e9, 1e13], np.float32)
+    eps = np.finfo(x.dtype).eps
+    assert_same(_without_underflow(op_of(hyp.atan), x), np.arctan(x), 2 * eps)
+    assert_same(_without_underflow(op_of(tr.atan2), x, np.ones_like(x)), np.arctan(x), 2 * eps)
+
+
+def _without_underflow(op, *xs):
     def rule(node, *arrays):
         if node.op.name == "const":
             return node.params["value"]
+        if node.op.body is not None:
+            return _without_underflow(node.op, *arrays)
         with np.errstate(under="raise"):
             return node.op.eager(*arrays, **node.params)
 
-    assert_same(body.fold(rule, (x,))[0], np.exp(x), 2 * np.finfo(dtype).eps)
+    return graph_of(op.body, *(Spec(x.shape, x.dtype) for x in xs)).fold(rule, xs)[0]
 
 
 SPECIAL = [

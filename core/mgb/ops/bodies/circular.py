@@ -1,4 +1,4 @@
-"""Bodies of sin, cos and atan2, for backends without fast versions of their own.
+"""Bodies of sin, cos, tan, atan and atan2, for backends without fast versions of their own.
 
 Polynomials are minimax fits by the Remez exchange (``docs/minimax.py``).
 """
@@ -49,6 +49,8 @@ from .integers import mulhi
 
 #: A quadrant, modulo 4 at least, and the rest of a non-negative number as an unevaluated sum.
 Reduced = tuple[Tensor, Tensor, Tensor]
+#: A value as an unevaluated sum.
+Terms = tuple[Tensor, Tensor]
 
 INF, NAN = float("inf"), float("nan")
 #: pi / 2 in float64, and the rest.
@@ -107,8 +109,8 @@ TWO_OVER_PI_BY_RANGE = (
 STRAIGHT = {dtypes.float32: 2.0**-13, dtypes.float64: 2.0**-28}
 #: The same for arcs, whose curve is stronger.
 STRAIGHT_ARC = 2.0**-16
-#: What the bits of a float32 are taken from to make those of its inverse, to within an eighth.
-INVERSE = 0x7EF311C7
+#: What the bits of a number are taken from to make those of its inverse, to within an eighth.
+INVERSE = {dtypes.float32: 0x7EF311C7, dtypes.float64: 0x7FDE623822FC16E6}
 #: Masks the last 32 digits.
 LOWER = 0xFFFFFFFF
 #: The first 1216 binary digits of 2 / pi.
@@ -223,18 +225,23 @@ def _reduce(a: Tensor) -> Reduced:
     return quadrant, r, tail
 
 
-def _circular(x: Tensor, turn: int) -> tuple[Tensor, Tensor]:
-    """Return ``sin(|x| + turn * pi / 2)`` without its sign, and the sign bit."""
-    a = magnitude(x)
+def _terms(a: Tensor) -> tuple[Tensor, Terms, Terms]:
+    """Return the quadrant of `a`, and two terms of the sine and of the cosine of what is left."""
     n, r, tail = _reduce(a)
-    n = n + turn
-    curved = where(lt(a, STRAIGHT[x.dtype]), 0.0, r)
+    curved = where(lt(a, STRAIGHT[a.dtype]), 0.0, r)
     z = curved * curved
     half = 0.5 * z
     w = 1 - half
-    s = r + fma(curved * z, polynomial(z, SIN[x.dtype]), tail)
-    c = w + fma(z * polynomial(z, COS[x.dtype]), z, fma(neg(r), tail, (1 - w) - half))
-    return where(eq(bit_and(n, 1), 0), s, c), shl(bit_and(n, 2), 8 * x.dtype.itemsize - 2)
+    sine = r, fma(curved * z, polynomial(z, SIN[a.dtype]), tail)
+    return n, sine, (w, fma(z * polynomial(z, COS[a.dtype]), z, fma(neg(r), tail, (1 - w) - half)))
+
+
+def _circular(x: Tensor, turn: int) -> tuple[Tensor, Tensor]:
+    """Return ``sin(|x| + turn * pi / 2)`` without its sign, and the sign bit."""
+    n, (r, r_rest), (w, w_rest) = _terms(magnitude(x))
+    n = n + turn
+    y = where(eq(bit_and(n, 1), 0), r + r_rest, w + w_rest)
+    return y, shl(bit_and(n, 2), 8 * x.dtype.itemsize - 2)
 
 
 @widen_halves
@@ -248,6 +255,23 @@ def sin(x: Tensor) -> Tensor:
 def cos(x: Tensor) -> Tensor:
     """Return ``cos(x)``; within 1 ULP for every float32 and float64, however large, and NaN of infinity."""
     return flip_sign(*_circular(x, 1))
+
+
+@widen_halves
+def tan(x: Tensor) -> Tensor:
+    """Return ``tan(x)``; within 2 ULP for every float32 and float64, however large, and NaN of infinity."""
+    n, sine, cosine = _terms(magnitude(x))
+    even = eq(bit_and(n, 1), 0)
+    ends = zip(fast_two_sum(*sine), fast_two_sum(*cosine), strict=True)
+    (a, b), (a_low, b_low) = ((where(even, s, c), where(even, c, s)) for s, c in ends)
+    t = a / b
+    y = t + fma(neg(t), b_low, a_low) * _rough_inverse(b)
+    return flip_sign(y, bit_xor(sign_bit(x), shl(n, 8 * x.dtype.itemsize - 1)))
+
+
+def _rough_inverse(x: Tensor) -> Tensor:
+    """Return ``1 / x`` to within an eighth, by its bits."""
+    return bitcast(INVERSE[x.dtype] - bitcast(x, dtype=FORMATS[x.dtype].integer), dtype=x.dtype)
 
 
 def _quotient(small: Tensor, large: Tensor) -> tuple[Tensor, Tensor]:
@@ -303,7 +327,7 @@ def _rest_of_quotient(t: Tensor, a: Tensor, b: Tensor, b_low: Tensor) -> Tensor:
     t2, b2 = neg(t - t1), b - b1
     t1 = neg(t1)
     left = fma(t2, b2, fma(t2, b1, fma(t1, b2, fma(t1, b1, a)))) - t * b_low
-    return left * bitcast(INVERSE - bitcast(b, dtype=dtypes.int32), dtype=dtypes.float32)
+    return left * _rough_inverse(b)
 
 
 def _angle_single(y: Tensor, x: Tensor) -> Tensor:

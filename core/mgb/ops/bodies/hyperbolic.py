@@ -15,7 +15,7 @@ from ..elementwise import LN2, hypot, log1p
 from ..primitives import fma, lt, neg, sqrt, where
 from . import circular, floats, special
 from .exponential import exponential, log_of_sum, one_plus
-from .transcendental import cos, erf_grad, exp, log, sin
+from .transcendental import erf_grad, exp, log
 
 #: Above, ``sqrt(x**2 + 1)`` is `x`.
 LARGE = 2.0**28
@@ -53,12 +53,6 @@ HALF_PI = {
 def _leg(x: Tensor) -> Tensor:
     """Return ``sqrt(1 - x**2)`` without cancellation next to 1."""
     return sqrt((1 - x) * (1 + x))
-
-
-@composite(ANALYTIC, eager=np.tan, grad=lambda g, y, _x: (g * (1 + y * y),), signed_zero=True)
-def tan(x: Tensor) -> Tensor:
-    """Return ``tan(x)``, as ``sin(x) / cos(x)``."""
-    return sin(x) / cos(x)
 
 
 def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -201,6 +195,8 @@ def _erfinv_grad(g: Tensor, y: Tensor) -> Tensor:
 
 
 # fmt: off
+tan     = composite(ANALYTIC, eager=np.tan,    name="tan",  signed_zero=True,
+                    grad=lambda g, y, _x: (g * (1 + y * y),))(circular.tan)
 atan    = composite(ANALYTIC, eager=np.arctan, name="atan", signed_zero=True,
                     grad=lambda g, _y, x: (g / (1 + x * x),))(circular.atan)
 erfc    = composite(FLOATING, eager=_eager_erfc,        name="erfc",
