@@ -147,7 +147,7 @@ def fits() -> list[Fit]:
 
 def _by_dtype(table: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
     """Names of the dtypes, and their entries."""
-    return ((dtype.name, held) for dtype, held in table.items())
+    return ((str(dtype), held) for dtype, held in table.items())
 
 
 def _exponentials() -> Iterator[Fit]:
@@ -174,7 +174,8 @@ def _odd_functions() -> Iterator[Fit]:
         ("TANH", exponential.TANH, mpmath.tanh, -mpmath.mpf(1) / 3, mpmath.mpf("0.55")),
         ("SINH", hyperbolic.SINH, mpmath.sinh, mpmath.mpf(1) / 6, 1),
         ("ASIN", hyperbolic.ASIN, mpmath.asin, mpmath.mpf(1) / 6, 0.5),
-        ("ATAN", circular.ATAN, mpmath.atan, -mpmath.mpf(1) / 3, 0.5),
+        ("ATAN", {"float32": circular.ATAN_SINGLE}, mpmath.atan, -mpmath.mpf(1) / 3, 0.625),
+        ("ATAN", {"float64": circular.ATAN_DOUBLE}, mpmath.atan, -mpmath.mpf(1) / 3, 0.5),
         ("SIN", circular.SIN, mpmath.sin, -mpmath.mpf(1) / 6, mpmath.pi / 4),
     ):
         tail, weight = _odd_tail(function, third)

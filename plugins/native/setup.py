@@ -6,7 +6,7 @@ import sysconfig
 import numpy as np
 from setuptools import Extension, setup
 
-SOURCES = ["launcher.c", "pool.c", "copies.c"]
+SOURCES = ["launcher.c", "pool.c", "copies.c", "strides.c"]
 
 #: Without vectors made of elements that lie apart: to put them together takes longer than to store each.
 FLAGS = "-std=c11 -O2 -fno-tree-slp-vectorize -fvisibility=hidden -Wall -Werror=implicit".split()

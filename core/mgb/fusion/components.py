@@ -4,7 +4,8 @@ Distances of all pairs of points are computed over an axis of coordinates, which
 summed over the points, and has that axis again. So there are two domains, thus two kernels, and most of a
 vector is empty. Taken apart, each coordinate is a value of its own, all are computed in one kernel, and what
 they come from is computed once. That pays where values of the whole domain are made in kernels alone: what is
-read and what leaves has to be small beside them.
+read and what leaves has to be small beside them. It pays, too, where rows of a table are looked up, which no
+view turns: each coordinate is looked up in a column of the table.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..passes.reshapes import delay_reshapes
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node, rebuild
+from .gathers import LOOK_UP
 from .legality import DEFAULT, FusionConfig, accepts
 
 #: The longest axis that is taken apart; how many ops that may make; how many times what is read or leaves is
@@ -82,6 +84,7 @@ class _Parts:
         self.graph, self.count = graph, count
         self.axes: dict[Node, int] = {}
         self.read: set[Node] = set()  # what is computed otherwise, and cut
+        self.largest: int = 0  # elements of the largest value that is taken apart
         self._outputs = frozenset(graph.outputs)
 
     @classmethod
@@ -90,13 +93,17 @@ class _Parts:
         parts = cls(graph, plain(first.spec.shape[axis]))
         parts._grow(first, axis)
         nodes = parts.axes
-        largest = max(about(node.spec.size) for node in nodes)
+        parts.largest = max(about(node.spec.size) for node in nodes)
         border = [*parts.read, *(node for node in nodes if parts.leaves(node))]
-        is_small = all(about(node.spec.size) * LARGER <= largest for node in border)
-        if not is_small or len(nodes) * parts.count > OPS or not parts._agree():
+        pays = any(node.op is LOOK_UP for node in nodes) or all(map(parts.is_small, border))
+        if not pays or len(nodes) * parts.count > OPS or not parts._agree():
             return None
         fixed(tuple(n.spec.shape[a] for n, a in nodes.items()))  # there is a value for each element
         return parts
+
+    def is_small(self, node: Node) -> bool:
+        """Return whether it is small beside the largest value."""
+        return bool(about(node.spec.size) * LARGER <= self.largest)
 
     def _agree(self) -> bool:
         """Return whether each value has one axis, whoever reads it."""
@@ -118,13 +125,22 @@ class _Parts:
             todo += [(other, place) for other, place in around if place is not None]
 
     def _can(self, node: Node, axis: int) -> bool:
-        kinds = node.op.kind is Kind.ELEMENTWISE or _reduces(node)
+        kinds = node.op.kind is Kind.ELEMENTWISE or _reduces(node) or self._goes_along(node, axis)
         return node in self.graph.readers and bool(node.inputs) and (kinds or _moves_ones(node))
+
+    def _goes_along(self, node: Node, axis: int) -> bool:
+        """Return whether it looks up rows of a table, which have the axis."""
+        if node.op is not LOOK_UP or axis not in node.params["along"]:
+            return False
+        table, *indices = node.inputs
+        return table not in indices and table.spec.size > self.count
 
     def _in_operand(self, node: Node, operand: Node, axis: int) -> int | None:
         """Return the axis of an operand; None: it has none, or one that is broadcast."""
         if node.op is RESHAPE:
             return _moved(node.spec.shape, operand.spec.shape, axis)
+        if node.op is LOOK_UP and operand is node.inputs[0]:
+            return int(node.params["along"].index(axis)) - operand.spec.ndim
         return axis if self.has(operand, axis) else None
 
     def has(self, node: Node, axis: int) -> bool:
@@ -166,7 +182,8 @@ class _Parts:
             if place is None:
                 operands.append(whole[i])
             else:
-                operands.append(apart[i][k] if i in apart else _cut(whole[i], place, k))
+                again = self.is_small(i) and not (node.op is LOOK_UP and i is node.inputs[0])
+                operands.append(apart[i][k] if i in apart else _cut(whole[i], place, k, again))
         if node.op is RESHAPE:
             shape, place = node.spec.shape, axis + node.spec.ndim
             return reshape(operands[0], shape=(*shape[:place], 1, *shape[place + 1 :]))
@@ -182,12 +199,13 @@ class _Parts:
         return reduce(lambda a, b: apply(reduction.combine, a, b), folded)
 
 
-def _cut(x: Tensor, axis: int, k: int) -> Tensor:
+def _cut(x: Tensor, axis: int, k: int, again: bool) -> Tensor:
+    """Return the element `k` along an axis; one that is read again and again lies side by side."""
     window: list[Any] = [(0, d, 1) for d in x.shape]
     window[axis] = (k, k + 1, 1)
     part = slice_(x, window=tuple(window))
     is_row = axis == -1 and x.ndim > 1 and bool(_long(x.shape[-2:-1]))
-    return concat(part, axis=0) if is_row else part  # a copy, whose elements lie side by side
+    return concat(part, axis=0) if again and is_row else part
 
 
 def _reduces(node: Node) -> bool:

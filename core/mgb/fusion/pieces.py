@@ -49,6 +49,9 @@ MOST, LEAST = 9, 1 << 15
 _TOGETHER = frozenset({CONCAT, UNSLICE})
 _THROUGH = _TOGETHER | {SLICE, TRANSPOSE}
 
+#: Those that need of their operands what is read of their results.
+_MOVES = _THROUGH | {BROADCAST_TO}
+
 #: So many element-wise ops are computed again for a piece: of what one op reads alone, and of what several
 #: read and is cheap. What several read and takes more is stored: computed again for each reader, it would be
 #: computed once more for each of theirs, and steps of a stencil would multiply.
@@ -236,7 +239,7 @@ class _Splitter:
         """Count the ops that are recomputed for a piece of the value of `node`."""
         if node not in self.weights:
             computes = node.op.kind is Kind.ELEMENTWISE and node in self.again
-            passes_on = node.op in _THROUGH or node.op is BROADCAST_TO
+            passes_on = node.op in _MOVES
             before = sum(map(self._weight, node.inputs)) if computes or passes_on else 0
             self.weights[node] = min(before + computes, _ALONE + 1)
         return self.weights[node]
@@ -282,9 +285,11 @@ class _Splitter:
             return broadcast_to(self.piece(small, ranges[value.ndim - small.ndim :]), shape=shape)
         if node.op is SLICE:
             within = _within(node.params["window"], ranges)
-            if any(step != 1 for *_, step in within):
+            if any(abs(step) != 1 for *_, step in within):
                 return slice_(operands[0], window=within)
-            return self.piece(operands[0], [(a, b) for a, b, _ in within])
+            lengths = [b - a for a, b in ranges]
+            part = self.piece(operands[0], [_covered(w, n) for w, n in zip(within, lengths, strict=True)])
+            return _turned(part, [step < 0 for *_, step in within])
         if node.op is TRANSPOSE:
             axes = node.params["axes"]
             moved = [ranges[axes.index(a)] for a in range(len(axes))]
@@ -313,11 +318,11 @@ def _wanted_whole(graph: Graph) -> frozenset[Node]:
     """Return the values whose readers need them whole, not element by element."""
     wanted = set(graph.outputs)
     for node in reversed(graph.nodes):
-        if node.op in _THROUGH and node not in wanted:
+        if node.op in _MOVES and node not in wanted:
             passes_on = (
-                r.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE) or r.op in _THROUGH for r in graph.readers[node]
+                r.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE) or r.op in _MOVES for r in graph.readers[node]
             )
-            if not all(passes_on) or any(r in wanted and r.op in _THROUGH for r in graph.readers[node]):
+            if not all(passes_on) or any(r in wanted and r.op in _MOVES for r in graph.readers[node]):
                 wanted.add(node)
     return frozenset(wanted)
 
@@ -351,6 +356,21 @@ def _within(window: Window, ranges: Sequence[Range]) -> Window:
         first, last = start + a * step, start + b * step
         found.append((first, last if step > 0 or last >= 0 else -1, step))
     return tuple(found)
+
+
+def _covered(window: tuple[Any, Any, int], length: Any) -> Range:
+    """Return the range that a window of so many elements covers, forwards or backwards."""
+    first, _, step = window
+    return (first, first + length) if step > 0 else (first + 1 - length, first + 1)
+
+
+def _turned(value: Tensor, axes: Sequence[bool]) -> Tensor:
+    """Return `value` backwards along some axes; one element is the same in both directions."""
+    turns = [turn and length != 1 for turn, length in zip(axes, value.shape, strict=True)]
+    if not any(turns):
+        return value
+    window = [(d - 1, -1, -1) if turn else (0, d, 1) for turn, d in zip(turns, value.shape, strict=True)]
+    return slice_(value, window=tuple(window))
 
 
 def _together(pieces: Pieces, place: tuple[int, ...] = ()) -> Tensor:

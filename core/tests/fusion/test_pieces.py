@@ -85,6 +85,15 @@ def test_splitting_random_graphs_preserves_values(
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
+MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+
+def around_border(u: Any, mode: Any) -> Any:
+    """The sum of the neighbours two elements away, with a border around `u`."""
+    p = np.pad(u, 2, mode)
+    return p[4:, 2:-2] + p[:-4, 2:-2] + p[2:-2, 4:] + p[2:-2, :-4]
+
+
 PLACES: list[Any] = [
     lambda x, y: np.concatenate([x, y], 1)[:, 4:9] * 2.0,
     lambda x, y: np.concatenate([x * 2.0, y], 0)[2:, 1:] + 1.0,
@@ -93,6 +102,12 @@ PLACES: list[Any] = [
     lambda x, y: np.pad(np.roll(x, 2, 1), ((2, 1), (1, 1))) * 3.0,
     lambda x, y: np.transpose(np.concatenate([x, y, x], 0))[1:4, 3:9] - 1.0,
     lambda x, y: np.roll(np.roll(x, 1, 0), 2, 1) - y,
+    lambda x, y: np.flip(np.concatenate([x, y], 1), 1)[:, 1:-1] + np.flip(np.roll(x, 2, 0), 0)[:, :1],
+    lambda x, y: np.concatenate([x, y], 0)[::-2, ::-1] * y,
+    *(
+        lambda x, y, m=mode: np.pad(x, ((2, 3), (1, 2)), m)[4:, 1:7] + np.pad(y, 3, m)[:6, 2:8]
+        for mode in MODES
+    ),
 ]
 
 
@@ -138,6 +153,8 @@ def test_split_removes_concat_before_computation() -> None:
         (stencil, [(9, 8)]),
         (around, [(9, 8)]),
         (lambda x: np.roll(x, 1, 1).sum(axis=0) * 2.0, [(9, 8)]),
+        (lambda x: np.flip(np.concatenate([x, x], 0), 0) * 2.0, [(9, 8)]),
+        *((lambda x, m=mode: around_border(x, m), [(9, 8)]) for mode in MODES),
     ]:
         found = split_of(body, *shapes)
         assert not copies(found), str(found)
@@ -172,7 +189,9 @@ def test_split_skips_backends_without_strided_outputs() -> None:
     assert split(graph, TRAITS) is graph
 
 
-@pytest.mark.parametrize("body", [stencil, around, lambda u: rotary(u, u[:1], u[1:2])])
+@pytest.mark.parametrize(
+    "body", [stencil, around, lambda u: around_border(u, "symmetric"), lambda u: rotary(u, u[:1], u[1:2])]
+)
 def test_split_programs_match_numpy_at_new_shapes(body: Any) -> None:
     """On the default backend, by one record; also where a piece has nothing in it."""
     traced = trace(body)

@@ -10,6 +10,7 @@ from mgb.ops import elementwise as el
 from mgb.ops.bodies import division
 from mgb.ops.bodies import hyperbolic as hyp
 from mgb.ops.bodies import transcendental as tr
+from mgb.ops.bodies.circular import FAR
 from mgb.ops.declare import op_of
 from mgb.tensor.tracing import graph_of
 from oracle import DTYPES, assert_same, check_gradient, in_words, sample, tensors, ulps
@@ -93,6 +94,24 @@ def test_sin_and_cos_of_hard_arguments(dtype):
         assert error <= 1, (error, where)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("function", "truth", "bound"),
+    [(tr.sin, mpmath.sin, 1), (tr.cos, mpmath.cos, 1), (hyp.tan, mpmath.tan, 2)],
+)
+def test_circular_functions_next_to_multiples_of_half_pi(function, truth, bound, dtype):
+    """With one reduction up to `FAR`, with another one from there on."""
+    far = FAR[np.dtype(dtype)]
+    n = np.unique(np.geomspace(1, 4 * far / np.pi, 300).astype(np.int64))
+    middle = np.array([float(k * mpmath.pi / 2) for k in n]).astype(dtype)
+    nearest_of_all = 252.89820861816406 if dtype == np.float32 else 5319372.648326541
+    ends = np.array([far, nearest_of_all, 2 * nearest_of_all, 0.75, 0.8, np.pi / 4], dtype)
+    x = np.concatenate([middle, ends])
+    x = np.concatenate([x, np.nextafter(x, dtype(0)), -np.nextafter(x, dtype(INF))])
+    error, where = ulps(in_words(op_of(function), *tensors(x)).numpy(), truth, x)
+    assert error <= bound, (error, where)
+
+
 def test_exp_underflows_gradually():
     x = np.array([-87.5, -95, -103, -103.97, -104], np.float32)
     assert_same(
@@ -107,15 +126,33 @@ def test_exp_underflows_gradually():
 def test_exp_of_masked_scores_does_not_underflow(dtype):
     """An operation that underflows takes processors a hundred times as long as one that gives 0."""
     x = np.array([-INF, -1e9, -800.0, 0.0, 3.0, INF, np.nan], dtype)
-    body = graph_of(op_of(tr.exp).body, Spec(x.shape, x.dtype))
+    assert_same(_without_underflow(op_of(tr.exp), x), np.exp(x), 2 * np.finfo(dtype).eps)
 
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", [tr.sin, tr.cos, hyp.tan])
+def test_powers_of_tiny_angles_do_not_underflow(function, dtype):
+    x = np.array([1e-9, -1e-13, 1e-20, 0.0, -0.0, 1e-30, 0.5], dtype)
+    assert_same(_without_underflow(op_of(function), x), op_of(function).eager(x), 2 * np.finfo(dtype).eps)
+
+
+def test_powers_of_tiny_arcs_do_not_underflow():
+    x = np.array([1e-9, -1e-13, 0.0, -0.0, 0.5, 1e9, 1e13], np.float32)
+    eps = np.finfo(x.dtype).eps
+    assert_same(_without_underflow(op_of(hyp.atan), x), np.arctan(x), 2 * eps)
+    assert_same(_without_underflow(op_of(tr.atan2), x, np.ones_like(x)), np.arctan(x), 2 * eps)
+
+
+def _without_underflow(op, *xs):
     def rule(node, *arrays):
         if node.op.name == "const":
             return node.params["value"]
+        if node.op.body is not None:
+            return _without_underflow(node.op, *arrays)
         with np.errstate(under="raise"):
             return node.op.eager(*arrays, **node.params)
 
-    assert_same(body.fold(rule, (x,))[0], np.exp(x), 2 * np.finfo(dtype).eps)
+    return graph_of(op.body, *(Spec(x.shape, x.dtype) for x in xs)).fold(rule, xs)[0]
 
 
 SPECIAL = [
@@ -174,13 +211,25 @@ def test_pow_is_within_1_ulp(dtype):
     assert error <= 1, (error, where)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_atan2_is_within_2_ulp(dtype):
+@pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 1), (np.float64, 2)])
+def test_atan2_and_atan_are_within_their_ulp_bounds(dtype, bound):
+    """Of numbers of all sizes, then of pairs whose quotient is near the ends of the ranges."""
+    random, info = np.random.default_rng(0), np.finfo(dtype)
     y = sample(dtype, -INF, INF)
     y = y[np.isfinite(y) & (y != 0)]
-    x = np.random.default_rng(0).permutation(y)
+    x = random.permutation(y)
+    sizes = 2.0 ** random.uniform(info.minexp - info.nmant + 9, info.maxexp - 2, 400)
+    ratios = random.choice([1e-6, 0.2, 0.5, 0.625, 1, 1.6, 2, 5, 1e6], 400) * random.uniform(0.99, 1.01, 400)
+    with np.errstate(under="ignore", over="ignore"):
+        y = np.concatenate([y, (sizes * np.minimum(ratios, 1)).astype(dtype)])
+        x = np.concatenate([x, (sizes / np.maximum(ratios, 1) * random.choice([1, -1], 400)).astype(dtype)])
+    kept = y != 0
+    y, x = y[kept], x[kept]
     error, where = ulps(in_words(op_of(tr.atan2), *tensors(y, x)).numpy(), mpmath.atan2, y, x)
-    assert error <= 2, (error, where)
+    assert error <= bound, (error, where)
+    both = np.concatenate([y, ratios.astype(dtype), -ratios.astype(dtype)])
+    error, where = ulps(in_words(op_of(hyp.atan), *tensors(both)).numpy(), mpmath.atan, both)
+    assert error <= bound, (error, where)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

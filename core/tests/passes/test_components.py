@@ -69,7 +69,44 @@ def running_sums_between(p: Any) -> Any:
     return (np.cumsum(d * d, axis=-1) * d).sum(-1).sum(1) + np.maximum.accumulate(d, axis=2).sum((1, 2))
 
 
+def pairs(p: Any) -> Any:
+    """Some of first and of second places, also from the end."""
+    n = p.shape[0]
+    return np.arange(5 * n) * 7 % n, np.arange(5 * n) ** 2 % n - n
+
+
+def forces_of_pairs(p: Any) -> Any:
+    """What is looked up leaves whole, computed with as many numbers that are read."""
+    first, second = pairs(p)
+    d = p[first] - p[second] + np.resize(p, (5 * p.shape[0], p.shape[1]))
+    return d / ((d * d).sum(1) + 0.1)[:, None], np.sqrt((d * d).sum(1))
+
+
+def forces_of_moved_pairs(p: Any) -> Any:
+    """Rows of a table that is computed, and wanted otherwise."""
+    first, second = pairs(p)
+    q = np.sin(p) * 2.0
+    d = q[first] - q[second]
+    return (d * d).max(1), (q * q).sum(1)
+
+
+def forces_of_columns(p: Any) -> Any:
+    first, second = pairs(p)
+    q = p.T
+    d = q[:, first] - q[:, second]
+    return d / np.abs(d).sum(0)[None, :].clip(0.1)
+
+
+def one_row_looked_up(p: Any) -> Any:
+    d = p[:1][np.zeros(40, np.int64)] - p[0]
+    return (d * d).sum(1) + p[:, 0].sum()
+
+
 CASES = (
+    forces_of_pairs,
+    forces_of_moved_pairs,
+    forces_of_columns,
+    one_row_looked_up,
     running_sums,
     running_sums_between,
     along_two_axes,
@@ -102,6 +139,34 @@ def test_values_match_numpy(function: Callable[[Any], Any], backend: str) -> Non
 def test_function_is_fused_into_one_kernel(function: Callable[[Any], Any]) -> None:
     text = trace(function, backend="cpu_llvm").explain(mgb.tensor(R.normal(size=(64, 3))))
     assert "1 fused groups" in text
+
+
+def apart(x: Any, p: Any) -> Any:
+    d = x[p[:, 0]] - x[p[:, 1]]
+    return d / ((d * d).sum(1) + 0.1)[:, None]
+
+
+def test_looked_up_rows_are_taken_apart_and_stored_in_place() -> None:
+    x, p = R.normal(size=(50, 3)), R.integers(-50, 50, (4000, 2))
+    table, places = mgb.tensor(x, dtype="float64"), mgb.tensor(p)
+    traced = trace(apart, backend="cpu_llvm")
+    for _ in range(3):
+        found = traced(table, places)
+    np.testing.assert_allclose(found.numpy(), apart(x, p), rtol=1e-9)
+    text = str(traced.explain(table, places))
+    assert "1 fused groups" in text and "reduce_sum" not in text.split("simplified")[1]
+    assert "concat" not in text.split("def run")[1]
+
+
+@pytest.mark.parametrize("wrong", [50, -51])
+def test_indices_of_looked_up_rows_are_checked(wrong: int) -> None:
+    x, p = R.normal(size=(50, 3)), R.integers(-50, 50, (4000, 2))
+    traced = trace(apart, backend="cpu_llvm")
+    for _ in range(3):
+        traced(mgb.tensor(x), mgb.tensor(p))
+    p[3000, 1] = wrong
+    with pytest.raises(IndexError, match=rf"{wrong}.*axis 0.*50"):
+        traced(mgb.tensor(x), mgb.tensor(p)).numpy()
 
 
 def test_gradients(check_gradient: Callable[..., None]) -> None:

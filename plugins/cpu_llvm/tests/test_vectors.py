@@ -22,6 +22,10 @@ from mgb_native.target import VECTORS, instructions
 RNG = np.random.default_rng(3)
 #: Lengths that leave a rest behind vectors of every width, and some shorter than one.
 WIDE, SHORT, CUBE = (RNG.standard_normal(s).astype("float32") for s in ((37, 1000), (300, 5), (4, 19, 21)))
+#: In few of the vectors of each row one number is not a usual one.
+RARE = WIDE.copy()
+RARE[:, [70, 507, 999]] = 0.0, 1e7, -1.0
+RARE[::3, 333] = [1e30, -np.inf, np.inf, np.nan, 1e-42, -1e-42, -0.0, 4000, 3e38, 1, 2, 3, 4]
 
 
 def _softmax(x: Any, axis: int) -> Any:
@@ -60,6 +64,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], Callable[..., Any]]] = {
         [RNG.integers(-900, 900, (3, 50)).astype("int64"), RNG.integers(-900, 900, (3, 50)).astype("int64")],
         lambda a, b: (a << 3) ^ (b // 7),
     ),
+    "sines, few of large numbers": (F.sin, [RARE], _float64(np.sin)),
+    "logarithms, few of unusual numbers": (F.log, [abs(RARE) + 0.0], _float64(np.log)),
+    "powers, few of unusual numbers": (F.pow, [abs(RARE), WIDE], _float64(np.power)),
+    "angles, few of unusual sizes": (F.atan2, [RARE, WIDE * 1e-3], _float64(np.arctan2)),
     "choice": (lambda a: F.where(a > 0.25, a, -a), [WIDE], lambda a: np.where(a > 0.25, a, -a)),
 }
 CLOSE = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-13}
@@ -87,7 +95,8 @@ def test_kernels_match_numpy_at_every_vector_width(name: str, vector: int) -> No
     (result,) = made.outputs
     found = np.full(result.spec.shape, 77, result.spec.dtype)
     Narrow(vector).compile(made).run(*arrays, out=(found,))
-    wanted, digits = truth(*arrays), CLOSE.get(found.dtype.name, 0)
+    with np.errstate(all="ignore"):
+        wanted, digits = truth(*arrays), CLOSE.get(found.dtype.name, 0)
     np.testing.assert_allclose(
         found.astype("float64"), np.reshape(wanted, found.shape).astype("float64"), rtol=digits, atol=digits
     )

@@ -78,7 +78,9 @@ INLINE void store(char *address, uint64_t element, int64_t size) {
 
 /* Copy `count` elements that lie `step` bytes apart from `address` on side by side to `buffer`. */
 INLINE void gather(char *buffer, const char *address, int64_t step, int64_t count, int64_t size) {
-    int64_t i = 0, fours = count & -4;
+    int64_t wide = gather_wide(buffer, address, step, count, size), i = 0;
+    buffer += wide * size, address += wide * step, count -= wide;
+    int64_t fours = count & -4;
     for (; i < fours; i += 4, address += 4 * step) {
         uint64_t element0 = load(address, size), element1 = load(address + step, size);
         uint64_t element2 = load(address + 2 * step, size), element3 = load(address + 3 * step, size);
@@ -94,7 +96,9 @@ INLINE void gather(char *buffer, const char *address, int64_t step, int64_t coun
 
 /* The reverse: copy `count` elements of `buffer` to `address` and on, `step` bytes apart. */
 INLINE void scatter(char *address, int64_t step, const char *buffer, int64_t count, int64_t size) {
-    int64_t i = 0, fours = count & -4;
+    int64_t wide = scatter_wide(address, step, buffer, count, size), i = 0;
+    buffer += wide * size, address += wide * step, count -= wide;
+    int64_t fours = count & -4;
     for (; i < fours; i += 4, address += 4 * step) {
         uint64_t element0 = load(buffer + i * size, size), element1 = load(buffer + (i + 1) * size, size);
         uint64_t element2 = load(buffer + (i + 2) * size, size), element3 = load(buffer + (i + 3) * size, size);
@@ -110,8 +114,8 @@ INLINE void scatter(char *address, int64_t step, const char *buffer, int64_t cou
 
 /* Lay out `rows` rows of `count` elements in `buffer`, `pitch` elements apart. Elements are `step` bytes apart, rows
  * `across`. Each turn of the outer loop reads a cache line, which was asked for AHEAD lines before. */
-INLINE void tile(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
-                 int64_t pitch, int64_t size) {
+INLINE void tile_columns(char *buffer, const char *address, int64_t step, int64_t count, int64_t across,
+                         int64_t rows, int64_t pitch, int64_t size) {
     int64_t fours = rows & -4, down = pitch * size;
     for (int64_t column = 0; column < count; column++, buffer += size, address += step) {
         const char *from = address;
@@ -130,6 +134,17 @@ INLINE void tile(char *buffer, const char *address, int64_t step, int64_t count,
         for (; row < rows; row++, from += across, to += down)
             store(to, load(from, size), size);
     }
+}
+
+/* The same: whole blocks by vectors, the rows below them and the columns behind them one by one. */
+INLINE void tile(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
+                 int64_t pitch, int64_t size) {
+    int64_t block = tile_wide(buffer, address, step, count, across, rows, pitch, size);
+    int64_t columns = block ? count / block * block : 0, above = block ? rows / block * block : 0;
+    if (above < rows)
+        tile_columns(buffer + above * pitch * size, address + above * across, step, columns, across, rows - above,
+                     pitch, size);
+    tile_columns(buffer + columns * size, address + columns * step, step, count - columns, across, rows, pitch, size);
 }
 
 #define SIZED(bits)                                                                                      \

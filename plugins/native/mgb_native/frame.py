@@ -20,8 +20,9 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
 #: The head of the plan. A row is cut in `units`: a piece of the inner loop at one place of the outer folded
 #: loops. `group` units make a chunk, whose partial sums do not depend on who computes it. Rows of transposed
-#: inputs are laid out `tile` at a time, `pitch` elements apart; `tile` is 0 where there are none. Before a
-#: short row is read, memory is asked for the row `ahead` rows later; `ahead` is 0 where that is of no use.
+#: inputs, or units where nothing is folded, are laid out `tile` at a time, `pitch` elements apart; `tile` is
+#: 0 where there are none. Before a short row is read, memory is asked for the row `ahead` rows later; `ahead`
+#: is 0 where that is of no use.
 #: Where `next` is not 0, each unit of a later pass asks memory for the same unit of the next row. `short` is
 #: not 0 where each row is one unit, whose elements lie side by side. Elements that belong to one place of a
 #: sink are folded into `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0
@@ -237,10 +238,11 @@ class Frame(codegen.Frame[Operand]):
         """The inputs that may be laid out in tiles: the slot of the distance of an element from the next in
         the row, 0 for one that is not.
         """
-        if self.columns or self.flat or not self.loops["kept"]:
+        around = "folded" if self.flat else "kept"  # the pieces are one of the folded loops
+        if self.columns or self.loops[around] <= self.flat:
             return {}
         found = [o for o in self.operands if o.moves and not o.is_output and o.is_array]
-        found = [o for o in found if self.strides_at(o, "kept")]
+        found = [o for o in found if self.strides_at(o, around)]
         return {o: self.indexed_at.stop + i for i, o in enumerate(found)}
 
     def asked(self, k: int) -> list[Operand]:

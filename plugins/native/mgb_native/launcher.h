@@ -1,4 +1,4 @@
-/* What launcher.c, pool.c and copies.c share, and the structures that Python fills in.
+/* What launcher.c, pool.c, copies.c and strides.c share, and the structures that Python fills in.
  *
  * Python has each structure as a ctypes structure of the same name in structures.py, field by field. Whoever changes
  * one here, or a function that Python or a kernel calls, changes it there and raises VERSION in both places: a
@@ -89,5 +89,13 @@ struct copy {
 };
 extern const struct copy copies[]; /* the last one has no name */
 void copy_rows(void **operands, void *plan);
+
+/* strides.c: how many of the elements `step` bytes apart it has copied, from the first on. */
+int64_t gather_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t size);
+int64_t scatter_wide(char *address, int64_t step, const char *buffer, int64_t count, int64_t size);
+
+/* Of the tile, what is in whole blocks of as many rows and columns as it returns, 0: nothing. */
+int64_t tile_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t across, int64_t rows,
+                  int64_t pitch, int64_t size);
 
 #endif

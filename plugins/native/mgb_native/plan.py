@@ -15,14 +15,17 @@ from .frame import HEAD, Frame, Operand
 
 Array = np.ndarray[Any, Any]
 
-#: Elements of a piece of the inner loop, of one that is gathered, of a chunk that is summed on its own.
-PIECE, GATHERED, CHUNK = 1 << 14, 1 << 11, 1 << 14
+#: Elements of a piece of the inner loop, of one that is gathered, of one with all of its buffers in the
+#: innermost cache, and of a chunk that is summed on its own.
+PIECE, GATHERED, BUFFERED, CHUNK = 1 << 14, 1 << 11, 1 << 9, 1 << 14
 
 #: The same when an input's elements lie `FAR` bytes apart or more: few enough lines to stay in cache.
 SPREAD, FAR = 1 << 6, 1 << 8
 
-#: Rows of a tile, and the longest: a tile is in cache when it is read.
+#: Rows of a tile, and the longest: a tile is in cache when it is read. The same where nothing is folded and
+#: rows are cut.
 TILE, TILED = 16, 1 << 14
+FLAT_TILE, FLAT_TILED = 32, 1 << 8
 
 #: Bytes from row to row up to which rows are neighbours in cache lines, and elements in a line, roughly.
 NEAR, LANES = 16, 16
@@ -116,7 +119,8 @@ class Planner:
         self.inner = [steps[-1] if steps else 0 for steps in self.loops.strides]
         self.steps = math.prod(self.loops.shape[a] for a in self.folded)
         self.tiled = self.transposed()
-        for i in self.tiled:
+        self.tile = FLAT_TILE if frame.flat else TILE
+        for i in self.tiled if not frame.flat else ():
             self.inner[i] = frame.operands[i].itemsize
         apart = [o for i, o in enumerate(frame.operands) if o.moves and self.inner[i] != o.itemsize]
         self.gathers, self.scatters = bool(apart), any(o.is_output for o in apart)
@@ -179,7 +183,7 @@ class Planner:
         return {
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
-            "tile": TILE if self.tiled else 0, "pitch": self.pitch,
+            "tile": self.tile if self.tiled else 0, "pitch": self.pitch,
             "ahead": self.ahead(), "next": int(self.asks_for_next()), "short": int(self.short()),
             "ways": self.ways(), "direct": int(-(-units // group) == 1 and self.is_direct()),
             "rows": rows * pieces if self.frame.columns else rows,
@@ -245,7 +249,7 @@ class Planner:
     def longest(self) -> int:
         """Return the most elements of the innermost loop that are worked on at once."""
         moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
-        far = max((abs(self.inner[i]) for i in moving), default=0) >= FAR
+        far = max((abs(self.inner[i]) for i in moving if i not in self.tiled), default=0) >= FAR
         if self.frame.sinks:
             return self.piece_of_sinks()
         if self.frame.dots and not far:
@@ -253,7 +257,11 @@ class Planner:
             return max(SPREAD, LINES // wide // SPREAD * SPREAD)
         if not self.frame.columns:
             few = self.streams or self.asks_for_next()
-            return SPREAD if far else STREAMED if few else GATHERED if self.gathers else PIECE
+            if self.frame.flat:
+                gathered = FLAT_TILED if self.tiled else BUFFERED
+            else:
+                gathered = GATHERED  # on which a sum depends
+            return SPREAD if far else STREAMED if few else gathered if self.gathers else PIECE
         fits = CACHED // 8 // max(self.steps, 1)  # columns that the next pass still finds in cache
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
@@ -267,9 +275,10 @@ class Planner:
 
     def transposed(self) -> tuple[int, ...]:
         """Return the operands whose rows lie across cache lines that neighbouring rows share."""
-        if not self.kept or self.steps > 1 or self.n > TILED:
+        around = self.folded if self.frame.flat else self.kept
+        if not around or (not self.frame.flat and (self.steps > 1 or self.n > TILED)):
             return ()
-        strides, across = self.loops.strides, self.kept[0]
+        strides, across = self.loops.strides, around[0]
         candidates = (i for i, o in enumerate(self.frame.operands) if o in self.frame.tiled)
         return tuple(
             i for i in candidates if abs(strides[i][-1]) >= FAR and 0 < abs(strides[i][across]) <= NEAR
@@ -278,7 +287,7 @@ class Planner:
     @property
     def pitch(self) -> int:
         """Elements from row to row of a tile: one line more than a row has, lest rows meet in a cache set."""
-        return (-(-self.n // LANES) + 1) * LANES
+        return (-(-(self.piece if self.frame.flat else self.n) // LANES) + 1) * LANES
 
     def traffic(self) -> int:
         """Return the bytes of all operands."""
@@ -347,7 +356,7 @@ class Planner:
             "g": not (self.gathers or self.tiled),
             "s": not (self.streams or self.scatters),
         }  # not needed by these arrays
-        tile = TILE * self.pitch if self.tiled else 0
+        tile = self.tile * self.pitch if self.tiled else 0
         used, words = [0, 0], self.words
         for at, (kind, shared, size, itemsize) in enumerate(self.frame.rooms, self.frame.buffers_at):
             words[at] = used[shared]

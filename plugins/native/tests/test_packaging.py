@@ -17,7 +17,7 @@ PLUGINS = Path(__file__).parent.parent.parent
 
 #: The plugins with a library: the library, and its sources.
 LIBRARIES = {
-    "native": ("_launcher", {"launcher.c", "pool.c", "copies.c", "launcher.h"}),
+    "native": ("_launcher", {"launcher.c", "pool.c", "copies.c", "strides.c", "launcher.h"}),
     "halide": ("_call", {"call.c"}),
 }
 

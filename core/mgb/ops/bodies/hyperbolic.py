@@ -13,9 +13,9 @@ from ...tensor import Tensor
 from ..declare import ANALYTIC, FLOATING, SMOOTH, composite
 from ..elementwise import LN2, hypot, log1p
 from ..primitives import fma, lt, neg, sqrt, where
-from . import floats, special
+from . import circular, floats, special
 from .exponential import exponential, log_of_sum, one_plus
-from .transcendental import atan2, cos, erf_grad, exp, log, sin
+from .transcendental import erf_grad, exp, log
 
 #: Above, ``sqrt(x**2 + 1)`` is `x`.
 LARGE = 2.0**28
@@ -55,12 +55,6 @@ def _leg(x: Tensor) -> Tensor:
     return sqrt((1 - x) * (1 + x))
 
 
-@composite(ANALYTIC, eager=np.tan, grad=lambda g, y, _x: (g * (1 + y * y),), signed_zero=True)
-def tan(x: Tensor) -> Tensor:
-    """Return ``tan(x)``, as ``sin(x) / cos(x)``."""
-    return sin(x) / cos(x)
-
-
 def _arc(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return two terms of ``asin(a)``, but of ``acos(a) / 2`` from 1/2 on, for ``a >= 0``.
 
@@ -92,12 +86,6 @@ def acos(x: Tensor) -> Tensor:
     middle = high - (floats.flip_sign(arc, floats.sign_bit(x)) - low)
     outer = where(lt(x, 0), 2 * high - fma(2, arc, -2 * low), 2 * arc)
     return where(near, middle, outer)
-
-
-@composite(ANALYTIC, eager=np.arctan, grad=lambda g, _y, x: (g / (1 + x * x),), signed_zero=True)
-def atan(x: Tensor) -> Tensor:
-    """Return ``atan(x)``."""
-    return atan2(x, 1)
 
 
 @composite(ANALYTIC, eager=np.sinh, grad=lambda g, _y, x: (g * cosh(x),), signed_zero=True)
@@ -207,6 +195,10 @@ def _erfinv_grad(g: Tensor, y: Tensor) -> Tensor:
 
 
 # fmt: off
+tan     = composite(ANALYTIC, eager=np.tan,    name="tan",  signed_zero=True,
+                    grad=lambda g, y, _x: (g * (1 + y * y),))(circular.tan)
+atan    = composite(ANALYTIC, eager=np.arctan, name="atan", signed_zero=True,
+                    grad=lambda g, _y, x: (g / (1 + x * x),))(circular.atan)
 erfc    = composite(FLOATING, eager=_eager_erfc,        name="erfc",
                     grad=lambda g, _y, x: (neg(erf_grad(g, x)),))(special.erfc)
 erfinv  = composite(FLOATING, eager=_eager_erfinv,     name="erfinv", signed_zero=True,

@@ -46,7 +46,7 @@ class Nest(Sinking):
             self.when(self.compare("ne", short, zero), partial(self.rows, self.short_row, False))
             self.when(self.compare("eq", short, zero), partial(self.rows, self.row, bool(self.frame.tiled)))
         else:
-            self.rows(self.row, bool(self.frame.tiled))
+            self.rows(self.row, bool(self.frame.tiled) and not self.frame.flat)
         if any(o.is_output and o.moves for o in self.frame.operands):
             self.when(self.compare("ne", self.slot("stream"), self.index(0)), self.fence)
         return self.module(SYMBOL)
@@ -90,7 +90,7 @@ class Nest(Sinking):
         """Return one row; `tiles` are the first row of the tile that is laid out, and the first behind it."""
         plan = self.frame.schedule
         rows, width, places = self.row_addresses(row)
-        if self.frame.tiled:
+        if tiles:
             tiles = self.tile(row, places[0], rows, tiles)
         self.row_reads(rows)
         self.row_values(plan.before, rows, width)

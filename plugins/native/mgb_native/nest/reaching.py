@@ -84,18 +84,41 @@ class Reaching(Scanning):
             start = self.add(start, self.mul(place, self.slot(at)))
         return start
 
-    def lined_up(self, o: Operand, start: str, count: str) -> str:
-        """Return where the `count` elements that an input has at `start` lie side by side."""
+    def lined_up(self, o: Operand, start: str, count: str, span: tuple[str, str] | None = None) -> str:
+        """Return where the `count` elements that an input has at `start` lie side by side.
+
+        With the `span` of a unit they may be laid out together with those of the units that follow.
+        """
         if not o.moves or o.is_iota or o.is_output:
             return start
         buffer, step = self.buffer(self.buffer_of("g", o.node)), self.slot(o.at)
 
-        def gather() -> Sequence[str]:
-            self.call(f"mgb_gather_{8 * o.itemsize}", buffer, start, step, count)
+        gather = partial(self.call, f"mgb_gather_{8 * o.itemsize}", buffer, start, step, count)
+
+        def lie() -> Sequence[str]:
+            if span is not None:
+                return (self.tiled(o, start, count, span, gather),)
+            gather()
             return (buffer,)
 
         apart = self.compare("ne", step, self.index(o.itemsize))
-        return self.when(apart, gather, [(start, INDEX)])[0]
+        return self.when(apart, lie, [(start, INDEX)])[0]
+
+    def tiled(
+        self, o: Operand, start: str, count: str, span: tuple[str, str], gather: Callable[[], None]
+    ) -> str:
+        """Return where a unit is in the tile, which is laid out at its first; what has none is gathered."""
+        buffer, pitch, zero = self.buffer(self.buffer_of("g", o.node)), self.slot("pitch"), self.index(0)
+        used = self.compare("ne", self.slot(self.frame.tiled[o]), zero)
+        place = self.apply("and", (span[0], self.sub(self.slot("tile"), self.index(1))), INDEX)
+        rows = self.least(self.slot("tile"), span[1])
+        across = self.slot(self.frame.strides_at(o, "folded").start)
+        given = (buffer, start, self.slot(o.at), count, across, rows, pitch)
+        begins = self.both(used, self.compare("eq", place, zero))
+        self.when(begins, partial(self.call, f"mgb_tile_{8 * o.itemsize}", *given))
+        self.when(self.compare("eq", self.slot(self.frame.tiled[o]), zero), gather)
+        passed = self.mul(place, self.mul(pitch, self.index(o.itemsize)))
+        return self.select(used, self.add(buffer, passed), buffer)
 
     def side_by_side(self, o: Operand, address: str) -> Access:
         """Return where a loop writes an output from `address` on; a buffer, where its elements lie apart."""

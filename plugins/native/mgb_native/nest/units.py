@@ -103,12 +103,24 @@ class Units:
         first, last = nest.greatest(units[0], origin), nest.least(units[1], nest.add(origin, length))
 
         def turn(unit: str, given: list[str]) -> Sequence[str]:
-            return self.unit(bases, start, unit, nest.sub(unit, origin), given)
+            span = (nest.sub(unit, first), nest.sub(last, unit))
+            return self.unit(bases, start, unit, nest.sub(unit, origin), given, span)
 
         return nest.loop(first, last, nest.index(1), carried, turn, "unit")
 
-    def unit(self, bases: Bases, start: str, unit: str, place: str, given: list[str]) -> Sequence[str]:
-        """Return one unit: the operands are at `place` of the innermost folded loop from `bases`."""
+    def unit(
+        self,
+        bases: Bases,
+        start: str,
+        unit: str,
+        place: str,
+        given: list[str],
+        span: tuple[str, str] | None = None,
+    ) -> Sequence[str]:
+        """Return one unit: the operands are at `place` of the innermost folded loop from `bases`.
+
+        `span` is how many units of a run lie before it, and how many begin with it.
+        """
         nest, count = self.nest, self.columns
         if not self.frame.columns:
             start = nest.moved(start, self.frame.starts_at[:1], [place])
@@ -116,7 +128,8 @@ class Units:
         at = {}
         for o, base in bases.items():
             address = nest.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
-            at[o] = address if o.is_table else nest.lined_up(o, address, count)
+            tiled = span if self.frame.flat and o in self.frame.tiled else None
+            at[o] = address if o.is_table else nest.lined_up(o, address, count, tiled)
         nest.ask("next", {o: at[o] for o in self.asked}, nest.index(1), count)
         return self.work(at, unit, count, given)
 
