@@ -236,8 +236,7 @@ def structure_key(graph: Graph) -> str:
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
-        given = fixed({k: p for k, p in v.params.items() if k not in _OF_SIZE.get(v.op.kind, ())})
-        given = {} if v.op is IOTA else given
+        given = {} if v.op is IOTA else fixed({k: p for k, p in v.params.items() if not _is_length(v, k)})
         params = [f"{k}={exact_text(p)}" for k, p in sorted(given.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
@@ -245,8 +244,9 @@ def structure_key(graph: Graph) -> str:
     return digest("\n".join(lines).encode())
 
 
-#: Parameters that are lengths, which kernels are told by the shapes of arrays.
-_OF_SIZE = {Kind.SCATTER: ("shape",)}
+def _is_length(node: Node, parameter: str) -> bool:
+    """Return whether the shapes of arrays tell a parameter to kernels."""
+    return node.op.kind is Kind.SCATTER and parameter == "shape"
 
 
 def _untold(graph: Graph) -> list[tuple[int, int]]:

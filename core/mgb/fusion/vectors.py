@@ -119,7 +119,8 @@ def _are_few(lines: Any, matrix: Tensor) -> bool:
 def _lines(x: Tensor, across: bool, count: int) -> list[Tensor]:
     """Return the rows of a matrix, or those of its transpose, each side by side."""
     length = x.shape[0 if across else 1]
-    flat = reshape(transpose(x, axes=(1, 0)) if across else x, shape=(count * length,))  # copies what is across
+    turned = transpose(x, axes=(1, 0)) if across else x
+    flat = reshape(turned, shape=(count * length,))  # which copies what is across
     return [slice_(flat, window=((k * length, (k + 1) * length, 1),)) for k in range(count)]
 
 

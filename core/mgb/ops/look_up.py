@@ -32,7 +32,18 @@ def reach(shape: Sequence[Any], along: Along, ones: Any = 1) -> tuple[Any, ...]:
 
 
 def alongs(node: Node) -> tuple[Along, ...]:
-    """Return how the axes of each table of `node`, of kind GATHER, lie along those of its result."""
+    """Return how the axes of each table of `node`, of kind GATHER, lie along those of its result.
+
+    Examples
+    --------
+    >>> from mgb.codegen import alongs
+    >>> from mgb.ir import Spec
+    >>> from mgb.ops.dot import dot
+    >>> from mgb.tensor.tracing import graph_of
+    >>> a, b = (Spec(shape, np.dtype("float32")) for shape in ((50, 4), (4, 9)))
+    >>> alongs(graph_of(lambda a, b: dot(a, b, along=((-2, None), (None, -1))), a, b).nodes[0])
+    ((-2, None), (None, -1))
+    """
     along = node.params["along"]
     return along if isinstance(along[0], tuple) else (along,)
 
