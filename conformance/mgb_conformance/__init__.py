@@ -38,6 +38,7 @@ _TIERS = {
     "TestRandomGraphs": "test_random",
     "TestGathers": "test_gathers",
     "TestScatters": "test_scatters",
+    "TestDots": "test_dots",
     "TestIndexing": "test_gathers",
     "TestScans": "test_scans",
     "TestLoops": "test_loops",

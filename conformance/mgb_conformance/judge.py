@@ -246,6 +246,9 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
         a, b, _ = values
         lost = np.isfinite(a) & np.isfinite(b) & (np.abs(a * b) >= largest(dtype))
         return np.where(lost, np.inf, twice * 0.5 * (ulp(out, dtype) + ulp(a * b, dtype)))
+    if name == "dot":
+        size, terms = _meaning(node)(*(np.abs(v) for v in values)), _terms(node)
+        return twice * (2 * np.sqrt(terms) + 2) * float(_finfo(dtype).eps) / 2 * size
     if node.op.kind is Kind.CONTRACT:
         size = _meaning(node)(*(np.abs(v) for v in values))
         return twice * (2 * np.sqrt(max(values[0].shape)) + 2) * float(_finfo(dtype).eps) / 2 * size
@@ -266,6 +269,11 @@ def _own_error(node: Node, out: np.ndarray, values: list[np.ndarray]) -> np.ndar
     size = reduce(np.maximum, (np.nan_to_num(np.abs(v), posinf=0) for v in values), np.ones(()))
     unit = ulp(size if name in CANCELS else out, dtype)
     return twice * MORE_ULPS.get(name, ULPS) * unit + float(_finfo(dtype).smallest_normal) * size
+
+
+def _terms(node: Node) -> int:
+    """Return how many products a `dot` sums."""
+    return int(node.inputs[0].spec.shape[node.params["along"][0].index(None)])
 
 
 def _overflowed(out: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 from ..ir.strides import Loops, broadcast_strides, collapse, row_major
 from ..ops.declare import OPS
-from ..ops.look_up import LOOK_UP, reach
+from ..ops.dot import DOT
+from ..ops.look_up import LOOK_UP, alongs, reach
 from ..ops.primitives import BITCAST, CAST, IOTA
 from ..ops.reduce import EXTENT
 from ..passes.decompose import spell_out
@@ -43,6 +44,7 @@ __all__ = [
     "BITCAST",
     "CAST",
     "C_TYPES",
+    "DOT",
     "EXTENT",
     "IOTA",
     "LOOK_UP",
@@ -58,6 +60,7 @@ __all__ = [
     "Table",
     "accumulator",
     "aligned",
+    "alongs",
     "broadcast_strides",
     "c_literal",
     "c_number",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
 from ..ir.sizes import broadcast, fixed
-from ..ops.look_up import reach
+from ..ops.look_up import alongs, reach, tables_of
 from ..ops.primitives import IOTA
 from ..ops.reduce import EXTENT
 
@@ -44,7 +44,7 @@ def operands(node: Node) -> tuple[Node, ...]:
     """
     if node.op is EXTENT:
         return ()
-    return node.inputs[1:] if node.op.kind is Kind.GATHER else node.inputs
+    return node.inputs[len(tables_of(node)) :] if node.op.kind is Kind.GATHER else node.inputs
 
 
 def tables(graph: Graph) -> frozenset[Node]:
@@ -60,7 +60,7 @@ def tables(graph: Graph) -> frozenset[Node]:
     >>> tables(graph) == {graph.inputs[1]}
     True
     """
-    found = {n.inputs[0] for n in graph.nodes if n.op.kind is Kind.GATHER}
+    found = {table for n in graph.nodes if n.op.kind is Kind.GATHER for table in tables_of(n)}
     if not found:
         return frozenset()
     return frozenset(found.difference(graph.outputs, *map(operands, graph.nodes)))
@@ -82,10 +82,11 @@ def sinks(graph: Graph) -> frozenset[Node]:
     return frozenset(n for n in graph.nodes if n.op.kind is Kind.SCATTER)
 
 
-def reached(node: Node) -> Shape:
+def reached(node: Node, side: int = 0) -> Shape:
     """Return the shape of a table, by the axes of the domain along which a loop goes through it.
 
-    That of a look-up is its first operand, that of a scatter its result.
+    Those of a look-up or a `dot` are its first operands, of which `side` says which; that of a scatter is its
+    result.
 
     Examples
     --------
@@ -96,8 +97,8 @@ def reached(node: Node) -> Shape:
     >>> reached(graph_of(lambda i, w: look_up(w, i, along=(None, -1)), words, weights).nodes[0])
     (8,)
     """
-    table = node if node.op.kind is Kind.SCATTER else node.inputs[0]
-    return reach(table.spec.shape, node.params["along"])
+    table = node if node.op.kind is Kind.SCATTER else node.inputs[side]
+    return reach(table.spec.shape, alongs(node)[side])
 
 
 def domain(graph: Graph) -> Shape:
@@ -235,8 +236,7 @@ def structure_key(graph: Graph) -> str:
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
-        given = fixed({k: p for k, p in v.params.items() if k not in _OF_SIZE.get(v.op.kind, ())})
-        given = {} if v.op is IOTA else given
+        given = {} if v.op is IOTA else fixed({k: p for k, p in v.params.items() if not _is_length(v, k)})
         params = [f"{k}={exact_text(p)}" for k, p in sorted(given.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
@@ -244,8 +244,9 @@ def structure_key(graph: Graph) -> str:
     return digest("\n".join(lines).encode())
 
 
-#: Parameters that are lengths, which kernels are told by the shapes of arrays.
-_OF_SIZE = {Kind.SCATTER: ("shape",)}
+def _is_length(node: Node, parameter: str) -> bool:
+    """Return whether the shapes of arrays tell a parameter to kernels."""
+    return node.op.kind is Kind.SCATTER and parameter == "shape"
 
 
 def _untold(graph: Graph) -> list[tuple[int, int]]:
@@ -257,7 +258,8 @@ def _untold(graph: Graph) -> list[tuple[int, int]]:
     except GraphError:  # no group of one domain
         return _every_size(graph)
     told = [span[v] for v in (*graph.inputs, *graph.outputs, *(n for n in graph.nodes if n.op is CONST))]
-    told += [varying(reached(n), len(shape)) for n in graph.nodes if n.op.kind is Kind.GATHER]
+    gathers = [(n, k) for n in graph.nodes if n.op.kind is Kind.GATHER for k in range(len(tables_of(n)))]
+    told += [varying(reached(n, k), len(shape)) for n, k in gathers]
     return [(a, fixed(d)) for a, d in enumerate(shape) if d != 1 and not any(s[a] for s in told)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ir import Graph, Kind, Node
+from ..ops.look_up import tables_of
 from .domain import spans
 from .schedule import Schedule
 
@@ -34,7 +35,7 @@ def hazards(graph: Graph, schedule: Schedule) -> tuple[tuple[int, int], ...]:
     ((), ((0, 0),))
     """
     span, pairs = spans(graph), []
-    looked_up = {n.inputs[0] for n in graph.nodes if n.op.kind is Kind.GATHER}
+    looked_up = {x for n in graph.nodes if n.op.kind is Kind.GATHER for x in tables_of(n)}
     for j, y in enumerate(graph.outputs):
         everywhere = all(s or d == 1 for s, d in zip(span[y], schedule.shape, strict=True))
         like = [i for i, x in enumerate(graph.inputs) if x.spec == y.spec]

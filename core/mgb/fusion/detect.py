@@ -13,6 +13,7 @@ from math import prod
 from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node
 from ..ir.sizes import about, same_shape
+from ..ops.look_up import tables_of
 from ..passes.constants import LARGE
 from .legality import (
     DEFAULT,
@@ -256,7 +257,7 @@ class _Detection:
     def _is_looked_up(self, value: Node, group: int) -> bool:
         """Return whether `group` reads elements of `value` at other places than their own."""
         return any(
-            r.op.kind is Kind.GATHER and r.inputs[0] is value and self.quotient.find(self.place[r]) == group
+            r.op.kind is Kind.GATHER and value in tables_of(r) and self.quotient.find(self.place[r]) == group
             for r in self.graph.readers[value]
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node
 from ..ir.sizes import about, same_shape
+from ..ops.look_up import tables_of
 from .legality import bare
 from .products import holds_product
 from .step import Step, is_copied, make_step
@@ -123,7 +124,8 @@ class _Plan:
     def _fits(self, value: Node, reader: int, new: set[Node]) -> bool:
         """Return whether a reader loops over the shape of `value`, and has room for `new` inputs."""
         nodes = self.members[reader] | self.reads[reader]
-        nodes -= {n.inputs[0] for n in nodes if n.op.kind is Kind.GATHER}
+        nodes -= {table for n in nodes if n.op.kind is Kind.GATHER for table in tables_of(n)}
+        nodes = {n for n in nodes if n.op.kind is not Kind.SCATTER}
         largest = max(nodes, key=lambda n: n.spec.size).spec.shape
         room = self.traits.max_inputs + 1 - len(self.reads[reader])
         return bare(largest) == bare(value.spec.shape) and len(new) <= room

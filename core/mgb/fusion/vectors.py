@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node
 from ..ir.dtypes import HALVES
 from ..ir.sizes import about, same_shape
+from ..ops.declare import op_of
+from ..ops.dot import dot
 from ..ops.images.contract import MATMUL
-from ..ops.layout import RESHAPE, TRANSPOSE
+from ..ops.layout import RESHAPE, TRANSPOSE, concat, reshape, slice_, transpose
 from ..ops.primitives import mul
 from ..ops.reduce import reduce_sum
 from ..passes.broadcasts import delay_broadcasts
@@ -26,6 +30,16 @@ from .legality import DEFAULT, FusionConfig, accepts, bare
 #: Elements of a matrix from which a kernel reads it as fast as a library; bytes of one that is stored anyway
 #: from which a library is faster, for it reads the vector once for several rows.
 LEAST, MOST = 1 << 12, 1 << 26
+
+
+CONCAT = op_of(concat)
+
+#: With how many vectors a matrix is multiplied in one pass; from how many elements, and lines, of it.
+LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
+
+#: Terms of the elements of a product, and its columns, for which a kernel takes no longer than a library; and
+#: the dtypes of these.
+THIN, WIDE, TYPES = 32, 8, frozenset({np.dtype("float32"), np.dtype("float64")})
 
 
 def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph:
@@ -52,7 +66,7 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
         if node.op is not MATMUL or node.spec.dtype in HALVES:  # whose products are rounded as libraries do
             return None
         found = _as_fold(node, *values)
-        if found is None or accepts(traits, node_of(found), config) is not None:
+        if found is None or any(accepts(traits, node, config) is not None for node in _computed(found)):
             return None
         return reshaped(found, node.spec.shape)
 
@@ -68,10 +82,18 @@ def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     a, left = _as_it_lies(a, bool(node.params.get("transpose_a")))
     b, right = _as_it_lies(b, bool(node.params.get("transpose_b")))
     *batch, rows, columns = node.spec.shape
+    if not batch and _are_few(rows, b):
+        found = (_folded(b, x, b.shape[right - 2], not right) for x in _lines(a, left, rows))
+        return concat(*(_row(x, columns) for x in found), axis=0)
+    if not batch and _are_few(columns, a):
+        found = (_folded(a, x, a.shape[-1 - left], left) for x in _lines(b, not right, columns))
+        return concat(*(_column(x, rows) for x in found), axis=1)
     inner = a.shape[-2 if left else -1]
     matrix = a if columns == 1 else b
     if inner == 1 and about(node.spec.size) >= LEAST:
         return mul(_column(a, rows), _row(b, columns))
+    if _is_thin(node, inner):
+        return _dot(node, a, b, left, right)
     is_read_once = same_shape(bare(matrix.shape[:-2]), bare(tuple(batch)))
     if 1 not in (rows, columns) or not is_read_once or about(matrix.size) < LEAST:
         return None
@@ -80,6 +102,40 @@ def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     if columns == 1:
         return _folded(a, b, inner, left)
     return _folded(b, a, inner, not right)
+
+
+def _computed(value: Tensor) -> list[Node]:
+    """Return what computes `value`, or the lines that it is put together of."""
+    lines = inputs_of(value, CONCAT) or (value,)
+    return [node_of((inputs_of(line, RESHAPE) or (line,))[0]) for line in lines]
+
+
+def _are_few(lines: Any, matrix: Tensor) -> bool:
+    """Return whether one pass over `matrix` takes no longer for so many vectors than for one, nearly."""
+    few = type(lines) is int and 1 < lines <= LINES and matrix.dtype in TYPES
+    return bool(few and about(matrix.size) >= LARGE and all(about(d) >= LONG for d in matrix.shape))
+
+
+def _lines(x: Tensor, across: bool, count: int) -> list[Tensor]:
+    """Return the rows of a matrix, or those of its transpose, each side by side."""
+    length = x.shape[0 if across else 1]
+    turned = transpose(x, axes=(1, 0)) if across else x
+    flat = reshape(turned, shape=(count * length,))  # which copies what is across
+    return [slice_(flat, window=((k * length, (k + 1) * length, 1),)) for k in range(count)]
+
+
+def _is_thin(node: Node, inner: Any) -> bool:
+    """Return whether a product has so few terms that a kernel keeps them in registers and cache."""
+    *_, rows, columns = node.spec.shape
+    few = type(inner) is int and inner <= THIN and about(node.spec.size) >= LEAST
+    return bool(few and rows != 1 and about(columns) >= WIDE and node.spec.dtype in TYPES)
+
+
+def _dot(node: Node, a: Tensor, b: Tensor, left: bool, right: bool) -> Tensor:
+    """Return a product over the axes of its result."""
+    own = [tuple(range(-x.ndim, -2)) for x in (a, b)]
+    rows, columns = ((None, -2) if left else (-2, None)), ((-1, None) if right else (None, -1))
+    return dot(a, b, along=((*own[0], *rows), (*own[1], *columns)))
 
 
 def _as_it_lies(x: Tensor, transposed: bool) -> tuple[Tensor, bool]:

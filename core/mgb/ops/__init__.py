@@ -29,6 +29,7 @@ _WAITING = (
     "scatter",
     "look_up",
     "scatter_folds",
+    "dot",
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..ir import Kind, Op, Spec
+from ..ir import Kind, Node, Op, Spec
 from ..ir.sizes import broadcast
 from .declare import declare
 from .eager import take as eager_take
@@ -29,6 +29,28 @@ def reach(shape: Sequence[Any], along: Along, ones: Any = 1) -> tuple[Any, ...]:
     """
     placed = {at: length for at, length in zip(along, shape, strict=True) if at is not None}
     return tuple(placed.get(at, ones) for at in range(min(placed, default=0), 0))
+
+
+def alongs(node: Node) -> tuple[Along, ...]:
+    """Return how the axes of each table of `node`, of kind GATHER, lie along those of its result.
+
+    Examples
+    --------
+    >>> from mgb.codegen import alongs
+    >>> from mgb.ir import Spec
+    >>> from mgb.ops.dot import dot
+    >>> from mgb.tensor.tracing import graph_of
+    >>> a, b = (Spec(shape, np.dtype("float32")) for shape in ((50, 4), (4, 9)))
+    >>> alongs(graph_of(lambda a, b: dot(a, b, along=((-2, None), (None, -1))), a, b).nodes[0])
+    ((-2, None), (None, -1))
+    """
+    along = node.params["along"]
+    return along if isinstance(along[0], tuple) else (along,)
+
+
+def tables_of(node: Node) -> tuple[Node, ...]:
+    """Return the operands of `node`, of kind GATHER, that it reads at other places than its own."""
+    return node.inputs[: len(alongs(node))]
 
 
 def _infer(x: Spec, *indices: Spec, along: Along) -> Spec:

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fusing import TRAITS, f32
 from graphs import arrays_for, run
 from mgb.fusion.vectors import vector_products
+from mgb.ir import Kind
 from mgb.ops import layout
 from mgb.ops.images.contract import MATMUL, matmul
 from mgb.tensor import Tensor
 from mgb.tensor.tracing import graph_of
+
+
+@pytest.mark.parametrize("flags", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("shape", [(4, 640, 200), (200, 640, 7), (640, 7, 40), (3, 40, 5, 60)], ids=str)
+def test_thin_products_are_loops_of_kernels(shape: tuple[int, ...], flags: tuple[bool, bool]) -> None:
+    """Few rows, few columns, few terms, a batch."""
+    *batch, rows, inner, columns = shape
+    left = (inner, rows) if flags[0] else (rows, inner)
+    right = (columns, inner) if flags[1] else (inner, columns)
+
+    def body(a: Tensor, b: Tensor) -> Tensor:
+        return matmul(a, b, transpose_a=flags[0], transpose_b=flags[1]) * 2
+
+    graph = graph_of(body, f32(*batch, *left), f32(*batch, *right))
+    traits = replace(TRAITS, kinds=TRAITS.kinds | {Kind.GATHER}, vocabulary=TRAITS.vocabulary | {"dot"})
+    found = vector_products(graph, traits)
+    assert not found.has(MATMUL)
+    arrays = arrays_for(graph)
+    a, b = (x.swapaxes(-1, -2) if flag else x for x, flag in zip(arrays, flags, strict=True))
+    (got,) = run(found, arrays)
+    np.testing.assert_allclose(got, 2 * (a.astype(np.float64) @ b), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("flag", [False, True])

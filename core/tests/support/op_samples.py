@@ -139,6 +139,10 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
         ]
         for name in ("scatter_sum", "scatter_prod", "scatter_max", "scatter_min")
     },
+    "dot": [
+        ([(3, 4), (4, 5)], {"along": ((-2, None), (None, -1))}),
+        ([(2, 3, 4), (3, 5, 4)], {"along": ((-4, -3, None), (-3, -1, None))}),
+    ],
     "gather": [([(3, 4), "i", (2, 4)], {"axis": 0})],
     "labels": [(["i", (3, 4)], {"count": 2})],
     "scatter": [([(3, 4), (1, 4), "i", (1, 4)], {"axis": 0})],

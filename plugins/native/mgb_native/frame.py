@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb import codegen
-from mgb.codegen import EXTENT, is_scatter, reached, schedule, tables, varying
+from mgb.codegen import DOT, EXTENT, alongs, is_scatter, reached, schedule, tables, varying
 from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
 from mgb.runtime.forking import cached_property
 
@@ -52,16 +52,21 @@ class Operand(codegen.Operand):
     at: int  # its slots in the plan: the stride of the inner loop, of the kept loops, of the folded loops
 
     @property
-    def is_look_up(self) -> bool:
-        """Return whether it is a table as one `look_up` goes through it.
+    def is_table(self) -> bool:
+        """Return whether it is a table as one `look_up` or `dot` goes through it.
 
         The array is that of another operand.
         """
-        return self.name.startswith("l")
+        return self.name[0] in "lm"
+
+    @property
+    def side(self) -> int:
+        """Return which operand of `node` the table is."""
+        return int(self.name.startswith("m"))
 
     @property
     def is_array(self) -> bool:
-        return not (self.is_iota or self.is_look_up)
+        return not (self.is_iota or self.is_table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +116,15 @@ class Frame(codegen.Frame[Operand]):
         yield from super().named()
         if self.refused is not None:
             yield f"y{len(self.graph.outputs)}", self.refused
-        yield from ((f"l{i}", v) for i, v in enumerate(self.look_ups))
+        yield from ((f"l{i}", v) for i, v in enumerate((*self.look_ups, *self.dots)))
+        yield from ((f"m{i}", v) for i, v in enumerate(self.dots))
 
     def varies(self, name: str, node: Node) -> tuple[bool, ...]:
         """Return the axes of the domain along which an operand varies."""
         if node is self.refused:
             return (False,) * self.ndim
-        apart = name.startswith("l") or is_scatter(node)
-        return varying(reached(node), self.ndim) if apart else self.span[node]
+        apart = name[0] in "lm" or is_scatter(node)
+        return varying(reached(node, int(name[0] == "m")), self.ndim) if apart else self.span[node]
 
     @cached_property
     def scans(self) -> frozenset[Node]:
@@ -127,7 +133,11 @@ class Frame(codegen.Frame[Operand]):
 
     @cached_property
     def look_ups(self) -> tuple[Node, ...]:
-        return tuple(n for n in self.graph.nodes if n.op.kind is Kind.GATHER)
+        return tuple(n for n in self.graph.nodes if n.op.kind is Kind.GATHER and n.op.name != DOT)
+
+    @cached_property
+    def dots(self) -> tuple[Node, ...]:
+        return tuple(n for n in self.graph.nodes if n.op.name == DOT)
 
     @cached_property
     def sinks(self) -> tuple[Node, ...]:
@@ -140,8 +150,10 @@ class Frame(codegen.Frame[Operand]):
         return (*self.look_ups, *self.sinks)
 
     @cached_property
-    def look_up_of(self) -> dict[Node, Operand]:
-        return {o.node: o for o in self.operands if o.is_look_up}
+    def tables_of(self) -> dict[Node, tuple[Operand, ...]]:
+        """The tables that each look-up and dot goes through."""
+        found = [o for o in self.operands if o.is_table]
+        return {n: tuple(o for o in found if o.node is n) for n in (*self.look_ups, *self.dots)}
 
     def scatters(self, node: Node) -> bool:
         """Return whether neighbours in the innermost loop lie anywhere in the table of `node`."""
@@ -260,18 +272,19 @@ class Frame(codegen.Frame[Operand]):
         return range(self.starts_at.stop, self.starts_at.stop + count)
 
     @cached_property
-    def indexed(self) -> tuple[tuple[Node, int], ...]:
-        """Each look-up and sink with each axis of its table that an index reaches."""
-        return tuple((n, a) for n in self.reaching for a, at in enumerate(n.params["along"]) if at is None)
+    def indexed(self) -> tuple[tuple[Node, int, int], ...]:
+        """Each dot, look-up and sink, which table of it, and each axis that is summed or an index reaches."""
+        tables = [(n, k, along) for n in (*self.dots, *self.reaching) for k, along in enumerate(alongs(n))]
+        return tuple((n, k, a) for n, k, along in tables for a, at in enumerate(along) if at is None)
 
     @property
     def placed(self) -> tuple[tuple[Node, int], ...]:
         """Those of sinks."""
-        return self.indexed[len(self.indexed) - sum(n in self.sinks for n, _ in self.indexed) :]
+        return tuple((n, a) for n, _, a in self.indexed if n in self.sinks)
 
-    def axis_at(self, node: Node, axis: int) -> int:
-        """Return the slot of the length along an axis that an index reaches; the stride follows."""
-        return self.indexed_at[2 * self.indexed.index((node, axis))]
+    def axis_at(self, node: Node, axis: int, side: int = 0) -> int:
+        """Return the slot of the length along such an axis; the stride follows."""
+        return self.indexed_at[2 * self.indexed.index((node, side, axis))]
 
     def places_at(self, sink: Node) -> int:
         """Return the slot of how many places a sink has that indices reach."""

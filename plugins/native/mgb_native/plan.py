@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mgb.codegen import aligned, broadcast_strides, collapse, is_scatter, reach, row_major
+from mgb.codegen import aligned, alongs, broadcast_strides, collapse, is_scatter, reach, row_major
 from mgb.ir import Node
 
 from .frame import HEAD, Frame, Operand
@@ -52,6 +52,9 @@ JOINED, EACH, FILLING, APART, WAYS, NEARBY = 16, 8, 1 << 14, 16, 4, 1 << 17
 
 #: Nanoseconds of work from which several threads are worth waking.
 PARALLEL = 40_000
+
+#: Bytes of ops that a byte of a term of a dot is worth; bytes of the lines that a piece of dots goes along.
+TERM, LINES = 6, 1 << 14
 
 #: Nanoseconds that a byte of an operand, a byte of what an op computes, and an innermost loop take one
 #: thread, roughly.
@@ -131,10 +134,10 @@ class Planner:
             own = aligned(o.node.spec.shape, len(self.domain))
             shape = tuple(1 if d == 1 else full for d, full in zip(own, self.domain, strict=True))
             return row_major(shape)
-        if o.is_look_up or (o.is_output and is_scatter(o.node)):
+        if o.is_table or (o.is_output and is_scatter(o.node)):
             shape, steps = (
-                reach(lengths, o.node.params["along"], ones)
-                for lengths, ones in zip(self.tables[o.node], (1, 0), strict=True)
+                reach(lengths, alongs(o.node)[o.side], ones)
+                for lengths, ones in zip(self.tables[o.node, o.side], (1, 0), strict=True)
             )
             return broadcast_strides(shape, steps, self.domain)
         if o.node is self.frame.refused or o.node in self.frame.tables:
@@ -142,22 +145,23 @@ class Planner:
         return broadcast_strides(shapes[i], strides[i], self.domain)
 
     def _tables(self, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> dict[Node, Any]:
-        """Map each look-up and sink to the shape and the strides of its table."""
+        """Map each look-up, dot and sink, and which table, to the shape and the strides of that."""
         place = {(o.node, o.is_output): i for i, o in enumerate(self.frame.arrays)}
-        found = [(n, place[n.inputs[0], False]) for n in self.frame.look_ups]
-        found += [(n, place[n, True]) for n in self.frame.sinks]
-        return {n: (shapes[i], strides[i]) for n, i in found}
+        reads = ((o.node, o.side) for found in self.frame.tables_of.values() for o in found)
+        found = [((n, k), place[n.inputs[k], False]) for n, k in reads]
+        found += [((n, 0), place[n, True]) for n in self.frame.sinks]
+        return {key: (shapes[i], strides[i]) for key, i in found}
 
     def places_of(self, sink: Node) -> int:
         """Return how many places of a sink indices reach."""
-        shape, _ = self.tables[sink]
+        shape, _ = self.tables[sink, 0]
         return math.prod(d for d, at in zip(shape, sink.params["along"], strict=True) if at is None)
 
     def _inside(self, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of what lies in the domain."""
         apart = {*self.frame.tables, *self.frame.sinks, self.frame.refused}
         found = [s for o, s in zip(self.frame.arrays, shapes, strict=True) if o.node not in apart]
-        return found + [reach(shape, n.params["along"]) for n, (shape, _) in self.tables.items()]
+        return found + [reach(shape, alongs(n)[k]) for (n, k), (shape, _) in self.tables.items()]
 
     def plan(self) -> Plan:
         sizes = self.sizes()
@@ -220,7 +224,7 @@ class Planner:
 
     def steps_of(self, sink: Node) -> list[tuple[int, int]]:
         """Return the lengths and the strides of the axes that indices reach."""
-        triples = zip(*self.tables[sink], sink.params["along"], strict=True)
+        triples = zip(*self.tables[sink, 0], sink.params["along"], strict=True)
         return [(length, stride) for length, stride, at in triples if at is None]
 
     def ahead(self) -> int:
@@ -248,6 +252,9 @@ class Planner:
         far = max((abs(self.inner[i]) for i in moving if i not in self.tiled), default=0) >= FAR
         if self.frame.sinks:
             return self.piece_of_sinks()
+        if self.frame.dots and not far:
+            wide = max(self.inner_length(n) * n.spec.dtype.itemsize for n in self.frame.dots)
+            return max(SPREAD, LINES // wide // SPREAD * SPREAD)
         if not self.frame.columns:
             few = self.streams or self.asks_for_next()
             if self.frame.flat:
@@ -295,7 +302,14 @@ class Planner:
     def work(self, sizes: dict[str, int]) -> float:
         """Return the nanoseconds that one thread needs, roughly."""
         loops = sizes["rows"] * sizes["units"] * len(self.frame.schedule.passes)
-        return math.prod(self.domain) * self.frame.work * OP + self._traffic * BYTE + loops * UNIT
+        terms = sum(self.inner_length(n) * n.spec.dtype.itemsize for n in self.frame.dots)
+        work = self.frame.work + TERM * terms
+        return math.prod(self.domain) * work * OP + self._traffic * BYTE + loops * UNIT
+
+    def inner_length(self, dot: Node) -> int:
+        """Return how many products are summed for an element."""
+        shape, _ = self.tables[dot, 0]
+        return shape[alongs(dot)[0].index(None)]
 
     def fill(self, sizes: dict[str, int]) -> tuple[int, int]:
         """Write every slot; returns the bytes of scratch memory, each thread's own and shared."""
@@ -316,9 +330,9 @@ class Planner:
         self.write(frame.starts_at.start, frame.loops["folded"], starts)
         for i in self.tiled:
             words[frame.tiled[frame.operands[i]]] = self.loops.strides[i][-1]
-        for node, axis in frame.indexed:
-            at = frame.axis_at(node, axis)
-            words[at : at + 2] = (each[axis] for each in self.tables[node])
+        for node, side, axis in frame.indexed:
+            at = frame.axis_at(node, axis, side)
+            words[at : at + 2] = (each[axis] for each in self.tables[node, side])
         for sink, places in zip(frame.sinks, self.places, strict=True):
             self.fill_sink(sink, places, sizes)
         own, shared = self.rooms(self.counts(sizes))
@@ -359,7 +373,8 @@ class Planner:
         """
         if self.frame.columns:
             return folded
-        return [*folded, pieces] if self.gathers or self.pieces == 1 else [pieces, *folded]
+        lines_follow = self.gathers or self.frame.dots or self.pieces == 1
+        return [*folded, pieces] if lines_follow else [pieces, *folded]
 
     def write(self, at: int, count: int, values: list[int], rest: int = 0) -> None:
         """Write `values` into `count` slots from `at` on, and `rest` behind them."""

@@ -52,8 +52,8 @@ class Given(Loops):
         """Return the address of an operand."""
         if o.is_iota:
             return self.index(0)
-        if o.is_look_up:
-            o = self.frame.source_of[o.node.inputs[0]]
+        if o.is_table:
+            o = self.frame.source_of[o.node.inputs[o.side]]
         return self.word("arrays", self.places_of[o.name], o.name + "_data")
 
     def buffer(self, b: Buffer) -> str:

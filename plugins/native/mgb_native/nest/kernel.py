@@ -106,7 +106,7 @@ class Nest(Sinking):
     def row_reads(self, rows: dict[Operand, str]) -> None:
         """Load the operands that a row has one element of."""
         self.row_names = dict(self.names)
-        self.look_at = {o.node: rows[o] for o in self.frame.look_up_of.values()}
+        self.look_at = {o: rows[o] for o in self.frame.operands if o.is_table}
         if not self.frame.columns:
             for node in self.frame.schedule.row_reads:
                 o = self.frame.source_of[node]

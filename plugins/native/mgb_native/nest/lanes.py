@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from mgb.codegen import scalar
+from mgb.codegen import DOT, scalar
 from mgb.ir import CONST, Kind, Node
 
 from ..folds import held
@@ -88,6 +88,8 @@ class Loops(Builder):
         least = FEW if folds else 1
         dear = ops >= CHEAP or (folds and any(v.op.kind is Kind.REDUCE and waits(v) for v in nodes))
         vectors = MANY if dear and (folds or reads < BROAD) else least
+        if any(v.op.name == DOT for v in nodes):  # it carries several sums for each vector
+            vectors = 1 if folds else FEW
         lanes = self.vector // max(sizes, default=4)
         return Width(lanes * vectors, lanes)
 

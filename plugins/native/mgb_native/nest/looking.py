@@ -9,30 +9,25 @@ from mgb.ir import Kind, Node
 from ..folds import held
 from .body import Body, is_signed, stored
 from .builder import INDEX, WORD, Lanes, Type
-from .given import Given
+from .dots import Dots
 from .lanes import Names, Value
 from .words import convert, from_memory
 
 LEAST = -(1 << 63)
 
 
-class Looking(Given):
-    """Writes how tables are looked up.
-
-    Attributes
-    ----------
-    look_at : dict
-        For each look-up where its table has the element at place 0 of the innermost loop, were all indices 0.
-    """
-
-    look_at: dict[Node, str]
+class Looking(Dots):
+    """Writes how tables are looked up."""
 
     def compute(self, nodes: Iterable[Node], names: Names, lanes: Lanes, i: str = "") -> None:
         for node in nodes:
             if node.op.kind is not Kind.GATHER:
                 super().compute([node], names, lanes, i)
             elif node not in names:
-                names[node] = self.element_of_table(node, names, lanes, i)
+                is_dot = node in self.frame.dots
+                names[node] = (
+                    self.dot(node, lanes, i) if is_dot else self.element_of_table(node, names, lanes, i)
+                )
 
     def bytes_of(self, node: Node) -> int:
         scatters = node in self.frame.reaching and self.frame.scatters(node)
@@ -40,10 +35,10 @@ class Looking(Given):
 
     def element_of_table(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
         """Load the element that `node` looks up at iteration `i`."""
-        o, dtype = self.frame.look_up_of[node], node.spec.dtype.name
+        (o,), dtype = self.frame.tables_of[node], node.spec.dtype.name
         body, words = Body(self, lanes), lanes.of("i64")
         place = self.offset(node, names, lanes)
-        start = self.look_at[node]
+        start = self.look_at[o]
         if o.moves:
             step = self.slot(o.at)
             start = self.add(start, self.mul(i, step))

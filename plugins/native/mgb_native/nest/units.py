@@ -65,7 +65,7 @@ class Units:
         self.scans = () if self.frame.columns else nest.scans_of(part)
         self.written = [o for o in self.frame.operands if o.is_output and o.node in part.stores]
         self.operands = [*(self.frame.source_of[v] for v in part.reads), *self.written]
-        self.operands += [self.frame.look_up_of[v] for v in part.computes if v in self.frame.look_up_of]
+        self.operands += [o for v in part.computes for o in self.frame.tables_of.get(v, ())]
 
     def write(self, unit0: str, unit1: str, carried: Sequence[Carried]) -> list[str]:
         """Write the loops. Only runs along the innermost of several folded loops take divisions."""
@@ -129,7 +129,7 @@ class Units:
         for o, base in bases.items():
             address = nest.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
             tiled = span if self.frame.flat and o in self.frame.tiled else None
-            at[o] = address if o.is_look_up else nest.lined_up(o, address, count, tiled)
+            at[o] = address if o.is_table else nest.lined_up(o, address, count, tiled)
         nest.ask("next", {o: at[o] for o in self.asked}, nest.index(1), count)
         return self.work(at, unit, count, given)
 
@@ -153,7 +153,7 @@ class Units:
         nest, part = self.nest, self.part
         reads = [(v, self.frame.source_of[v]) for v in part.reads]
         sources = [(v, o, nest.access(o, at[o]), at[o]) for v, o in reads if o.moves]
-        nest.look_at |= {o.node: address for o, address in at.items() if o.is_look_up}
+        nest.look_at |= {o: address for o, address in at.items() if o.is_table}
         fixed = self.fixed(at)
         sources += self.rows_of_tables(fixed, count)
         kept = self.kept(unit)
@@ -197,7 +197,7 @@ class Units:
             if not o.moves:
                 names[v] = nest.element(o, nest.access(o, at[o]), at[o], nest.index(0), SCALAR)
         for v in self.part.computes:
-            moves = v in self.frame.look_up_of and self.frame.look_up_of[v].moves
+            moves = any(o.moves for o in self.frame.tables_of.get(v, ()))
             if v not in self.frame.scans and not moves and all(self.is_fixed(i, names) for i in operands(v)):
                 nest.compute([v], names, SCALAR, nest.index(0))
         return names
@@ -210,10 +210,12 @@ class Units:
         """Return the rows of tables that a loop goes through: their indices are the same in every turn."""
         nest, found = self.nest, []
         for v in self.part.computes:
-            o = self.frame.look_up_of.get(v)
-            if o is not None and v not in fixed and all(self.is_fixed(i, fixed) for i in operands(v)):
+            if v not in self.frame.look_ups or v in fixed:
+                continue
+            (o,) = self.frame.tables_of[v]
+            if all(self.is_fixed(i, fixed) for i in operands(v)):
                 offset = nest.offset(v, fixed, SCALAR)
-                start = nest.add(nest.look_at[v], nest.change("bitcast", offset, WORD, INDEX))
+                start = nest.add(nest.look_at[o], nest.change("bitcast", offset, WORD, INDEX))
                 start = nest.lined_up(o, start, count)
                 found.append((v, o, nest.access(o, start), start))
         return found

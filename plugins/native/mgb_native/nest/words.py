@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from mgb.codegen import (
+    DOT,
     LOOK_UP,
     combine,
     guard,
@@ -231,7 +232,7 @@ _STEPS = {
 _FLAGS = {"fadd": "reassoc", "fmul": "reassoc", "maximum": "nsz", "minimum": "nsz"}
 
 REDUCTIONS, SCANS, SCATTERS = reductions(_STEPS), scans(_STEPS), scatters(_STEPS)
-VOCABULARY = frozenset((*WORDS, *REDUCTIONS, *SCANS, *SCATTERS, "extent", LOOK_UP))
+VOCABULARY = frozenset((*WORDS, *REDUCTIONS, *SCANS, *SCATTERS, "extent", LOOK_UP, DOT))
 
 #: All that a body may hold: beside the words, what every backend prints. A fold of one element is that.
 SPELLINGS: dict[str, Word] = {
