@@ -1,4 +1,4 @@
-"""Traced programs that reach elements through maps, and folds with several results: judged by NumPy in float64."""
+"""Traced programs that reach elements through maps, and folds of several numbers, against NumPy."""
 
 from __future__ import annotations
 
