@@ -176,13 +176,12 @@ class Planner:
         """Return the head of the plan, and the number of rows."""
         rows = math.prod(self.loops.shape[a] for a in self.kept)
         n, steps, piece, pieces = self.n, self.steps, self.piece, self.pieces
-        if self.frame.sinks:
-            units, extent = steps * pieces if not self.frame.columns else steps, steps * n
-            group = -(-units // self.chunks_of(units))
-        elif self.frame.columns:
+        if self.frame.columns:
             group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
         else:
             group, units, extent = max(1, CHUNK // piece), steps * pieces, steps * n
+        if self.frame.sinks:
+            group = -(-units // self.chunks_of(units))
         return {
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
