@@ -40,6 +40,7 @@ _TIERS = {
     "TestScatters": "test_scatters",
     "TestDots": "test_dots",
     "TestIndexing": "test_gathers",
+    "TestIndexMaps": "test_index_maps",
     "TestScans": "test_scans",
     "TestLoops": "test_loops",
     "TestTraining": "test_training",

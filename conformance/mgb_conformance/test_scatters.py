@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mgb import config
 from mgb.ops.primitives import cast
-from mgb.ops.reduce import reduce_sum
+from mgb.ops.reduce import extent, reduce_sum
 from mgb.ops.scatter_folds import scatter_max, scatter_min, scatter_prod, scatter_sum
 
 from .cases import FLOATS, check, of, require, samples
@@ -92,6 +92,19 @@ class TestScatters:
             return [scatter_sum(y, *i, **given), total, scatter_max(y / (total + 1), *i, **given), y + 1]
 
         check(driver, of(several, *arrays), arrays)
+
+    @pytest.mark.parametrize("name", ["many elements", "a place for each row", "rows", "many rows", "middle"])
+    def test_of_what_is_left_of_the_mean(self, driver: Driver, name: str) -> None:
+        """Scatter what a reduction of the same axes is subtracted from, and divided by their length."""
+        given, arrays = case(name)
+        ndim = arrays[0].ndim
+        axes = tuple(a for a in range(ndim) if a - ndim not in given["along"])
+
+        def program(x: Any, *i: Any) -> list[Any]:
+            y = x - reduce_sum(x, axis=axes) / extent(x, axis=axes)
+            return [scatter_sum(y, *i, **given), scatter_max(y * 2, *i, **given)]
+
+        check(driver, of(program, *arrays), arrays)
 
     def test_nan_reaches_its_place_alone(self, driver: Driver) -> None:
         given, (x, i) = case("many elements")

@@ -34,7 +34,7 @@ LEAST, MOST = 1 << 12, 1 << 26
 
 CONCAT = op_of(concat)
 
-#: With how many vectors a matrix is multiplied in one pass; from how many elements, and lines, of it.
+#: With how many vectors a matrix is multiplied in one pass; from how many elements of it, and terms.
 LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
 
 #: Terms of the elements of a product, and its columns, for which a kernel takes no longer than a library; and
@@ -82,13 +82,13 @@ def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     a, left = _as_it_lies(a, bool(node.params.get("transpose_a")))
     b, right = _as_it_lies(b, bool(node.params.get("transpose_b")))
     *batch, rows, columns = node.spec.shape
-    if not batch and _are_few(rows, b):
-        found = (_folded(b, x, b.shape[right - 2], not right) for x in _lines(a, left, rows))
-        return concat(*(_row(x, columns) for x in found), axis=0)
-    if not batch and _are_few(columns, a):
-        found = (_folded(a, x, a.shape[-1 - left], left) for x in _lines(b, not right, columns))
-        return concat(*(_column(x, rows) for x in found), axis=1)
     inner = a.shape[-2 if left else -1]
+    if not batch and _are_few(rows, inner, b):
+        found = (_folded(b, x, b.shape[right - 2], not right) for x in _lines(a, left, rows, not right))
+        return concat(*(_row(x, columns) for x in found), axis=0)
+    if not batch and _are_few(columns, inner, a):
+        found = (_folded(a, x, a.shape[-1 - left], left) for x in _lines(b, not right, columns, left))
+        return concat(*(_column(x, rows) for x in found), axis=1)
     matrix = a if columns == 1 else b
     if inner == 1 and about(node.spec.size) >= LEAST:
         return mul(_column(a, rows), _row(b, columns))
@@ -110,15 +110,17 @@ def _computed(value: Tensor) -> list[Node]:
     return [node_of((inputs_of(line, RESHAPE) or (line,))[0]) for line in lines]
 
 
-def _are_few(lines: Any, matrix: Tensor) -> bool:
+def _are_few(lines: Any, inner: Any, matrix: Tensor) -> bool:
     """Return whether one pass over `matrix` takes no longer for so many vectors than for one, nearly."""
     few = type(lines) is int and 1 < lines <= LINES and matrix.dtype in TYPES
-    return bool(few and about(matrix.size) >= LARGE and all(about(d) >= LONG for d in matrix.shape))
+    return bool(few and about(matrix.size) >= LARGE and about(inner) >= LONG)
 
 
-def _lines(x: Tensor, across: bool, count: int) -> list[Tensor]:
-    """Return the rows of a matrix, or those of its transpose, each side by side."""
+def _lines(x: Tensor, across: bool, count: int, as_columns: bool) -> list[Tensor]:
+    """Return the rows of a matrix, or of its transpose, side by side if loops go along them."""
     length = x.shape[0 if across else 1]
+    if across and as_columns:
+        return [slice_(x, window=((0, length, 1), (k, k + 1, 1))) for k in range(count)]
     turned = transpose(x, axes=(1, 0)) if across else x
     flat = reshape(turned, shape=(count * length,))  # which copies what is across
     return [slice_(flat, window=((k * length, (k + 1) * length, 1),)) for k in range(count)]

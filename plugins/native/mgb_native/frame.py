@@ -26,10 +26,11 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: Where `next` is not 0, each unit of a later pass asks memory for the same unit of the next row. `short` is
 #: not 0 where each row is one unit, whose elements lie side by side. Elements that belong to one place of a
 #: sink are folded into `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0
-#: where a sink is the output itself, not one of several tables that are joined.
+#: where a sink is the output itself, not one of several tables that are joined. `narrow` is not 0 where
+#: rows of columns are so short, and lie side by side, that folds stay in registers along a chunk.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
-    "short", "ways", "direct",
+    "short", "ways", "direct", "narrow",
 )  # fmt: skip
 
 

@@ -42,6 +42,9 @@ SHORT, AHEAD, DISTANT = 1 << 9, 1 << 12, 1 << 21
 #: Columns of a block, the fewest that are worth a block, and the bytes that several passes find in cache.
 COLUMNS, NARROW, CACHED = 512, 64, 1 << 18
 
+#: Columns of rows through which a block of columns goes on its own.
+NARROWEST = 64
+
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
 
@@ -173,19 +176,19 @@ class Planner:
         """Return the head of the plan, and the number of rows."""
         rows = math.prod(self.loops.shape[a] for a in self.kept)
         n, steps, piece, pieces = self.n, self.steps, self.piece, self.pieces
-        if self.frame.sinks:
-            units, extent = steps * pieces if not self.frame.columns else steps, steps * n
-            group = -(-units // self.chunks_of(units))
-        elif self.frame.columns:
+        if self.frame.columns:
             group, units, extent = max(GROUP, math.isqrt(steps)), steps, steps
         else:
             group, units, extent = max(1, CHUNK // piece), steps * pieces, steps * n
+        if self.frame.sinks:
+            group = -(-units // self.chunks_of(units))
         return {
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
             "tile": self.tile if self.tiled else 0, "pitch": self.pitch,
             "ahead": self.ahead(), "next": int(self.asks_for_next()), "short": int(self.short()),
             "ways": self.ways(), "direct": int(-(-units // group) == 1 and self.is_direct()),
+            "narrow": int(self.frame.columns and self.n <= NARROWEST and not (self.gathers or self.tiled)),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 

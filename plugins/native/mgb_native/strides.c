@@ -68,7 +68,7 @@ INLINE void put(char *numbers, int64_t place, int64_t number, int64_t size) {
 }
 
 /* Return the place in a block of memory of the first element, that of the lowest address being 0. */
-INLINE int64_t first_of(int64_t by, int64_t lanes) { return by < 0 ? -by * lanes - 1 : 0; }
+static inline int64_t first_of(int64_t by, int64_t lanes) { return by < 0 ? -by * lanes - 1 : 0; }
 
 INLINE int64_t gather(char *buffer, const char *address, int64_t by, int64_t count, int64_t size) {
     int64_t lanes = VECTOR / size, apart = by < 0 ? -by : by, first = first_of(by, lanes), done = 0;
@@ -204,18 +204,77 @@ TILE(2)
 TILE(4)
 TILE(8)
 
+/* Processors without these gather by vectors of 16 bytes; they have no stores with masks that are quick. */
+static inline __attribute__((always_inline, target("avx2"))) int64_t
+gather_bytes(char *buffer, const char *address, int64_t by, int64_t apart, int64_t count, int64_t size) {
+    enum { BYTES = 16, NONE = 0x80 };
+    int64_t lanes = BYTES / size, first = first_of(by, lanes), done = 0;
+    __m128i places[APART];
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < apart; k++) {
+        uint8_t numbers[BYTES];
+#pragma GCC unroll 16
+        for (int64_t byte = 0; byte < BYTES; byte++) {
+            int64_t from = (first + byte / size * by) * size + byte % size - k * BYTES;
+            numbers[byte] = from >= 0 && from < BYTES ? from : NONE;
+        }
+        places[k] = _mm_loadu_si128((const __m128i *)numbers);
+    }
+    address -= first * size;
+    for (; count - done > lanes; done += lanes, address += by * BYTES, buffer += BYTES) {
+        __m128i vector = _mm_setzero_si128();
+        for (int64_t k = 0; k < apart; k++) {
+            __m128i part = _mm_loadu_si128((const __m128i *)(address + k * BYTES));
+            vector = _mm_or_si128(vector, _mm_shuffle_epi8(part, places[k]));
+        }
+        _mm_storeu_si128((__m128i *)buffer, vector);
+    }
+    return done;
+}
+
+#define NARROW(size)                                                                                       \
+    static __attribute__((target("avx2"))) int64_t narrow_##size(char *to, const char *from, int64_t by,   \
+                                                                 int64_t count) {                          \
+        switch (by) {                                                                                      \
+        case -1: return gather_bytes(to, from, -1, 1, count, size);                                        \
+        case -2: return gather_bytes(to, from, -2, 2, count, size);                                        \
+        case 2: return gather_bytes(to, from, 2, 2, count, size);                                          \
+        case 3: return gather_bytes(to, from, 3, 3, count, size);                                          \
+        case 4: return gather_bytes(to, from, 4, 4, count, size);                                          \
+        default: return 0;                                                                                 \
+        }                                                                                                  \
+    }
+
+NARROW(1)
+NARROW(2)
+NARROW(4)
+NARROW(8)
+
+static int64_t gather_narrow(char *buffer, const char *address, int64_t step, int64_t count, int64_t size) {
+    if (!__builtin_cpu_supports("avx2"))
+        return 0;
+    switch (size) {
+    case 1: return narrow_1(buffer, address, step, count);
+    case 2: return narrow_2(buffer, address, step / 2, count);
+    case 4: return narrow_4(buffer, address, step / 4, count);
+    default: return narrow_8(buffer, address, step / 8, count);
+    }
+}
+
 static bool has_vectors(void) {
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi");
 }
 
 /* Return whether vectors are worth it, of elements that lie whole elements apart. */
 static bool pays(int64_t step, int64_t count, int64_t size) {
-    return count * size >= FEW * VECTOR && step % size == 0 && has_vectors();
+    return count * size >= FEW * VECTOR && step % size == 0;
 }
 
 int64_t gather_wide(char *buffer, const char *address, int64_t step, int64_t count, int64_t size) {
     if (!pays(step, count, size))
         return 0;
+    if (!has_vectors())
+        return gather_narrow(buffer, address, step, count, size);
     switch (size) {
     case 1: return gather_1(buffer, address, step, count);
     case 2: return gather_2(buffer, address, step / 2, count);
@@ -225,7 +284,7 @@ int64_t gather_wide(char *buffer, const char *address, int64_t step, int64_t cou
 }
 
 int64_t scatter_wide(char *address, int64_t step, const char *buffer, int64_t count, int64_t size) {
-    if (!pays(step, count, size))
+    if (!pays(step, count, size) || !has_vectors())
         return 0;
     switch (size) {
     case 1: return scatter_1(address, step, buffer, count);

@@ -202,6 +202,11 @@ class Nest(Sinking):
         carried = [] if self.frame.columns else self.begin(part, lanes)
         unit0 = self.mul(chunk, self.slot("group"))
         unit1 = self.least(self.slot("units"), self.add(unit0, self.slot("group")))
+        if units.stays_in_registers:
+            narrow, zero = self.slot("narrow"), self.index(0)
+            self.when(self.compare("ne", narrow, zero), lambda: units.columns_in_registers(unit0, unit1))
+            self.when(self.compare("eq", narrow, zero), lambda: units.write(unit0, unit1, carried))
+            return {}
         done = units.write(unit0, unit1, carried)
         for f, vector in zip(part.folds, done, strict=False):
             self.write(self.at_buffer(partials[f]), chunk, Value(self.folded(f, vector, lanes)))

@@ -148,6 +148,45 @@ class Units:
                 nest.when(nest.streams(o), partial(nest.call, "mgb_flush", at[o], source, size))
         return done
 
+    @property
+    def stays_in_registers(self) -> bool:
+        """Return whether a block of columns may be folded through a whole chunk before the next block is."""
+        part, frame = self.part, self.frame
+        alone = not (part.totals or part.scatters or part.keeps or part.restores or part.stores)
+        reads = not any(v in frame.tables_of or v in frame.scans for v in part.computes)
+        return bool(frame.columns and part.folds and alone and reads) and frame.loops["folded"] == 1
+
+    def columns_in_registers(self, unit0: str, unit1: str) -> None:
+        """Write the loops over blocks of columns, each through all units."""
+        nest, part = self.nest, self.part
+        lanes_of = nest.lane_reads(part.computes, part.ends, self.rows)
+
+        def block(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+            body, given = Body(nest, lanes), lanes_of(i, lanes)
+            begun = [(nothing(body, f, held(f)), body.type(held(f))) for f in part.folds]
+            turn = lambda unit, totals: self.one_unit(unit, i, lanes, given, totals)  # noqa: E731
+            done = nest.loop(unit0, unit1, nest.index(1), begun, turn, "unit")
+            for f, total in zip(part.folds, done, strict=True):
+                nest.write(self.partials[f], i, Value(total, lanes.count), lanes)
+            return ()
+
+        nest.over(self.columns, self.lanes, [], block)
+
+    def one_unit(self, unit: str, i: str, lanes: Lanes, given: Names, totals: list[str]) -> Sequence[str]:
+        """Return the totals of columns with the elements of one more unit."""
+        nest, body = self.nest, Body(self.nest, lanes)
+        at = {
+            o: nest.moved(self.rows[o], self.frame.strides_at(o, "folded")[:1], [unit]) for o in self.operands
+        }
+        names = self.fixed(at) | given
+        for o in (self.frame.source_of[v] for v in self.part.reads):
+            if o.moves:
+                names[o.node] = nest.element(o, nest.access(o, at[o]), at[o], i, lanes)
+        nest.compute(self.part.computes, names, lanes, i)
+        values = (nest.value(f.inputs[0], names, lanes) for f in self.part.folds)
+        steps = zip(self.part.folds, totals, values, strict=True)
+        return [fold_step(body, f, total, value, held(f)) for f, total, value in steps]
+
     def elements(self, at: Bases, unit: str, count: str, given: list[str]) -> list[str]:
         """Return the innermost loop."""
         nest, part = self.nest, self.part
