@@ -17,6 +17,7 @@ from ..ir import Kind, Node
 from ..ir.dtypes import HALVES
 from ..ir.sizes import about
 from ..loops import LOOPS, RESULT
+from ..ops.dot import DOT
 from ..runtime import config, memory
 from ..runtime.forking import cached_property
 
@@ -25,6 +26,9 @@ JOINED_BYTES = 1 << 20
 
 #: Kinds of ops whose eager rule may give back its operand or a view of it.
 _ALIASING = frozenset({Kind.LAYOUT, Kind.OPAQUE, Kind.GATHER, Kind.LEAF})
+
+#: Kinds of ops that may refuse what they read.
+_FALLIBLE = frozenset({Kind.OPAQUE, Kind.GATHER, Kind.SCATTER})
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +288,8 @@ def _is_view(step: Step) -> bool:
 
 def may_fail(step: Step) -> bool:
     """Return whether the values that it reads may make a step raise, as indices do."""
-    return any(n.op.kind in (Kind.OPAQUE, Kind.GATHER, Kind.SCATTER) for n in step.graph.nodes)
+    fallible = (n.op.kind in _FALLIBLE and n.op.name != DOT for n in step.graph.nodes)
+    return any(fallible)
 
 
 def begins(step: Step) -> bool:

@@ -65,13 +65,29 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         if node.op is not MATMUL or node.spec.dtype in HALVES:  # whose products are rounded as libraries do
             return None
-        found = _as_fold(node, *values)
+        found = _as_thin(node, *values)
+        found = _as_fold(node, *values) if found is None else found
         if found is None or any(accepts(traits, node, config) is not None for node in _computed(found)):
             return None
         return reshaped(found, node.spec.shape)
 
     expanded = rewrite(graph, rule)
     return merge(delay_broadcasts(delay_reshapes(expanded))) if expanded.has(RESHAPE) else expanded
+
+
+def _as_thin(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+    """Return a product that has few rows, columns or terms, if it has."""
+    a, left = _as_it_lies(a, bool(node.params.get("transpose_a")))
+    b, right = _as_it_lies(b, bool(node.params.get("transpose_b")))
+    *batch, rows, columns = node.spec.shape
+    inner = a.shape[-2 if left else -1]
+    if not batch and _are_few(rows, inner, b):
+        found = (_folded(b, x, b.shape[right - 2], not right) for x in _lines(a, left, rows, not right))
+        return concat(*(_row(x, columns) for x in found), axis=0)
+    if not batch and _are_few(columns, inner, a):
+        found = (_folded(a, x, a.shape[-1 - left], left) for x in _lines(b, not right, columns, left))
+        return concat(*(_column(x, rows) for x in found), axis=1)
+    return _dot(node, a, b, left, right) if inner != 1 and _is_thin(node, inner) else None
 
 
 def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
@@ -83,17 +99,9 @@ def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     b, right = _as_it_lies(b, bool(node.params.get("transpose_b")))
     *batch, rows, columns = node.spec.shape
     inner = a.shape[-2 if left else -1]
-    if not batch and _are_few(rows, inner, b):
-        found = (_folded(b, x, b.shape[right - 2], not right) for x in _lines(a, left, rows, not right))
-        return concat(*(_row(x, columns) for x in found), axis=0)
-    if not batch and _are_few(columns, inner, a):
-        found = (_folded(a, x, a.shape[-1 - left], left) for x in _lines(b, not right, columns, left))
-        return concat(*(_column(x, rows) for x in found), axis=1)
     matrix = a if columns == 1 else b
     if inner == 1 and about(node.spec.size) >= LEAST:
         return mul(_column(a, rows), _row(b, columns))
-    if _is_thin(node, inner):
-        return _dot(node, a, b, left, right)
     is_read_once = same_shape(bare(matrix.shape[:-2]), bare(tuple(batch)))
     if 1 not in (rows, columns) or not is_read_once or about(matrix.size) < LEAST:
         return None
@@ -128,8 +136,8 @@ def _lines(x: Tensor, across: bool, count: int, as_columns: bool) -> list[Tensor
 
 def _is_thin(node: Node, inner: Any) -> bool:
     """Return whether a product has so few terms that a kernel keeps them in registers and cache."""
-    *_, rows, columns = node.spec.shape
-    few = type(inner) is int and inner <= THIN and about(node.spec.size) >= LEAST
+    *batch, rows, columns = node.spec.shape
+    few = type(inner) is int and inner <= (THIN if batch else LINES) and about(node.spec.size) >= LEAST
     return bool(few and rows != 1 and about(columns) >= WIDE and node.spec.dtype in TYPES)
 
 

@@ -20,6 +20,8 @@ declare_all()
 
 #: Loops and branches take what their graphs say: `test_loops` runs them.
 OF_GRAPHS = frozenset({"cond", "scan", "while_loop", "result"})
+#: Nobody records them: passes make them for kernels.
+OF_KERNELS = frozenset({"look_up", "dot", "scatter_sum", "scatter_prod", "scatter_max", "scatter_min"})
 #: What one process can run alone: exchanges, of processes or over a mesh, are judged where there are several.
 ALONE = sorted(name for name, op in OPS.items() if not (op.ordered or name in OF_GRAPHS or op.over_mesh))
 

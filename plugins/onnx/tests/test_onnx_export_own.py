@@ -20,7 +20,9 @@ from mgb_onnx.export import model_of
 COMPLEX = ("complex", "fft", "imag", "irfft", "real", "rfft")
 #: ONNX has no linear algebra, nor a search in what is in order.
 WRITTEN = [
-    name for name in samples.ALONE if name not in {*samples.MATRICES, *COMPLEX, "searchsorted", "look_up"}
+    name
+    for name in samples.ALONE
+    if name not in {*samples.MATRICES, *COMPLEX, "searchsorted", *samples.OF_KERNELS}
 ]
 
 
