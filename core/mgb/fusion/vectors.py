@@ -37,8 +37,8 @@ CONCAT = op_of(concat)
 #: With how many vectors a matrix is multiplied in one pass; from how many elements of it, and terms.
 LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
 
-#: Terms of the elements of a product, and its columns, for which a kernel takes no longer than a library; and
-#: the dtypes of these.
+#: Terms of the elements of products in a batch, and their columns, for which a kernel takes no longer than a
+#: library; and the dtypes of these. Of a single product `LINES` terms: larger ones are recomputed as steps.
 THIN, WIDE, TYPES = 32, 8, frozenset({np.dtype("float32"), np.dtype("float64")})
 
 
