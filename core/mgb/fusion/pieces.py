@@ -33,12 +33,14 @@ from ..ops.layout import (
 )
 from ..ops.primitives import IOTA, add, iota
 from ..passes.merge import merge
+from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import full, node_of, read_once, rewrite, shaped, value_of
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node
 from .copies import delay_copies
 from .legality import DEFAULT, FusionConfig, Shape, accepts
+from .slices import hoist_slices
 
 CONCAT, UNSLICE = op_of(concat), op_of(unslice)
 
@@ -94,9 +96,12 @@ def split(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph
     """
     if not traits.strided_outputs or traits.scope is Scope.GRAPH:
         return graph
+    graph = hoist_slices(graph)
     if graph.has(RESHAPE):
         graph = delay_copies(graph)
-    return merge(rewrite(graph, _Splitter(graph, traits, config))) if graph.has(*_TOGETHER) else graph
+    if not graph.has(*_TOGETHER):
+        return graph
+    return merge(delay_reshapes(rewrite(graph, _Splitter(graph, traits, config))))
 
 
 class _Splitter:
