@@ -2,15 +2,15 @@
 
 A reshape of a transposed or a broadcast array is not a view. ``x.transpose(...).reshape(...) * 2`` would copy
 and then compute; computed over the axes of the transposed view, which a kernel reads as it lies, the result
-is row-major and its reshape costs nothing. Other operands take these axes too, at the inputs, where that costs
-nothing either: axes are split, never merged. What is repeated a few times is put side by side with itself, for
-kernels that write windows: see `Op.parts`.
+is row-major and its reshape costs nothing. Other operands take these axes too, at the inputs, where that
+costs nothing either: axes are split, never merged. What is repeated a few times is put side by side with
+itself, for kernels that write windows: see `Op.parts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from math import prod
 
 from ..ir import Graph, Kind, Node
@@ -22,6 +22,7 @@ from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite, shaped
 from ..tensor import Tensor
 from ..tensor.apply import apply
+from .axes import are_plain, axes_split, between, ends, stretched_axes
 
 Shape = tuple[int, ...]
 
@@ -32,8 +33,8 @@ FEW = 8
 def delay_copies(graph: Graph) -> Graph:
     """Move reshapes that copy behind element-wise ops, broadcasts and transposes.
 
-    What is folded or scanned next stays one with that: it goes along axes which a reshape may merge. Then only
-    single numbers are read beside.
+    What is folded or scanned next stays one with that: it goes along axes which a reshape may merge. Then
+    only single numbers are read beside.
     """
     if not any(map(_may_copy, graph.nodes)):
         return graph
@@ -77,10 +78,10 @@ class _Delay:
             return None
         others = [v for v, s in zip(values, sources, strict=True) if s is None and v.ndim]
         if others or any(not same_shape(s, copied[0]) for s in copied):
-            if node in self.folded or not _are_plain(shape, *copied):
+            if node in self.folded or not are_plain(shape, *copied):
                 return None
-            ends = (*map(_ends, copied), *(_ends_of(v, shape) for v in others))
-            domain = _between(frozenset().union(*ends))
+            apart = (*map(ends, copied), *(_ends_of(v, shape) for v in others))
+            domain = between(frozenset().union(*apart))
         else:
             domain = copied[0]
         if domain is None:
@@ -94,16 +95,20 @@ class _Delay:
     def _moved(self, node: Node, value: Tensor) -> Tensor | None:
         """Return a broadcast or a transpose of what is reshaped, before that."""
         source = self._source(value)
-        if source is None or not _are_plain(value.shape, source.shape, node.spec.shape):
+        if source is None or not are_plain(value.shape, source.shape, node.spec.shape):
             return None
-        domain = _between(_ends(source.shape) | _ends(value.shape))
+        domain = between(ends(source.shape) | ends(value.shape))
         if domain is None:
             return None
-        axes, found = _groups(value.shape, domain), _split(source, source.shape, domain)
+        groups = axes_split(value.shape, domain)
+        found = shaped(_split(source, source.shape, domain), domain)
+        if groups is None:
+            return None
         if node.op is TRANSPOSE:
-            order = [k for a in node.params["axes"] for k in axes[a]]
-            return reshaped(transpose(shaped(found, domain), axes=tuple(order)), node.spec.shape)
-        return _stretched(shaped(found, domain), axes, node.spec.shape)
+            first = list(accumulate(map(len, groups), initial=0))
+            order = [k for a in node.params["axes"] for k in range(first[a], first[a + 1])]
+            return reshaped(transpose(found, axes=tuple(order)), node.spec.shape)
+        return _stretched(found, groups, node.spec.shape)
 
 
 def _folded_next(graph: Graph) -> frozenset[Node]:
@@ -130,47 +135,13 @@ def _computed_next(graph: Graph) -> frozenset[Node]:
     return frozenset(found)
 
 
-# axes by their ends: how many elements lie from one on, as in (2, 3, 4) 24, 12, 4 and 1
-
-
-def _are_plain(*shapes: Shape) -> bool:
-    return all(type(d) is int and d for shape in shapes for d in shape)
-
-
-def _ends(shape: Shape) -> frozenset[int]:
-    return frozenset(prod(shape[a:]) for a in range(len(shape) + 1))
-
-
 def _ends_of(value: Tensor, shape: Shape) -> frozenset[int]:
     """Return the ends of axes of `shape` that have to stay apart for a value that broadcasts to it."""
     if node_of(value).op.moves is not None:
-        return _ends(shape)
-    stretched = _stretches(value, shape)
+        return ends(shape)
+    stretched = stretched_axes(value.shape, shape)
     long = [a for a, d in enumerate(shape) if d != 1]
     return frozenset(prod(shape[b:]) for a, b in pairwise(long) if stretched[a] != stretched[b])
-
-
-def _stretches(value: Tensor, shape: Shape) -> list[bool]:
-    own = (1,) * (len(shape) - value.ndim) + tuple(value.shape)
-    return [a != b for a, b in zip(own, shape, strict=True)]
-
-
-def _between(ends: Iterable[int]) -> Shape | None:
-    """Return the lengths of axes with these ends, or None where they are no whole numbers."""
-    pairs = list(pairwise(sorted(ends, reverse=True)))
-    return tuple(a // b for a, b in pairs) if all(a % b == 0 for a, b in pairs) else None
-
-
-def _groups(shape: Shape, domain: Shape) -> list[list[int]]:
-    """Return for each axis of `shape` those of `domain` that it is split into."""
-    groups, k = [], 0
-    for length in shape:
-        first, covered = k, 1
-        while covered < length:
-            covered *= domain[k]
-            k += 1
-        groups.append(list(range(first, k)))
-    return groups
 
 
 def _split(value: Tensor, shape: Shape, domain: Shape) -> Tensor:
@@ -181,7 +152,7 @@ def _split(value: Tensor, shape: Shape, domain: Shape) -> Tensor:
         return _split(inner[0], shape, domain)
     if same_shape(value.shape, shape):
         return reshaped(value, domain)
-    ends, stretched = [prod(shape[a + 1 :]) for a in range(len(shape))], _stretches(value, shape)
+    ends, stretched = [prod(shape[a + 1 :]) for a in range(len(shape))], stretched_axes(value.shape, shape)
     lengths = []
     for k, length in enumerate(domain):
         last = prod(domain[k + 1 :])
@@ -190,13 +161,13 @@ def _split(value: Tensor, shape: Shape, domain: Shape) -> Tensor:
     return reshaped(value, tuple(lengths))
 
 
-def _stretched(value: Tensor, axes: list[list[int]], shape: Shape) -> Tensor:
-    """Return the broadcast to `shape` of a value that is split into these axes, and reshaped."""
-    lead = len(shape) - len(axes)
+def _stretched(value: Tensor, groups: Sequence[Shape], shape: Shape) -> Tensor:
+    """Return the broadcast to `shape` of a value whose axes are split into these, and reshaped."""
+    lead = len(shape) - len(groups)
     small, full = [1] * lead, list(shape[:lead])
-    for length, own in zip(shape[lead:], axes, strict=True):
-        small += [value.shape[k] for k in own] or [1]
-        full += [value.shape[k] for k in own] or [length]
+    for length, own in zip(shape[lead:], groups, strict=True):
+        small += own or (1,)
+        full += own or (length,)
     return reshaped(broadcast_to(reshaped(value, tuple(small)), shape=tuple(full)), shape)
 
 

@@ -1,7 +1,8 @@
 """Slices move in front of element-wise ops all of whose results are sliced.
 
-``a[::2] + a[1::2]`` of a computed `a` would store it whole, for the slices to be views of it. Where the slices
-have no more elements than `a`, each is computed of slices of the operands instead, in the kernel that reads it.
+``a[::2] + a[1::2]`` of a computed `a` would store it whole, for the slices to be views of it. Where the
+slices have no more elements than `a`, each is computed of slices of the operands instead, in the kernel that
+reads it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def _sliced(graph: Graph) -> set[Node]:
             continue
         found: dict[Any, int] = {}
         for reader in readers:
-            own = {_key(reader.params["window"]): about(reader.spec.size)} if _cuts(reader) else wanted[reader]
+            own = (
+                {_key(reader.params["window"]): about(reader.spec.size)} if _cuts(reader) else wanted[reader]
+            )
             found.update(own)
         if sum(found.values()) <= about(node.spec.size):
             wanted[node] = found
