@@ -1,6 +1,6 @@
 """Axes that are split and merged, by their ends: how many elements lie from one on.
 
-The ends of the axes of a value of shape (2, 3, 4) are 24, 12, 4 and 1. A reshape keeps the last and the first.
+The ends of the axes of a value of shape (2, 3, 4) are 24, 12, 4 and 1. Reshapes keep the first and the last.
 """
 
 from __future__ import annotations
