@@ -69,7 +69,29 @@ def softmax_of_windows(x: Any, b: Any) -> Any:
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def framed(x: Any, b: Any) -> Any:
+    places = np.arange(253)[:, None] * 256 + np.arange(256)
+    return x.reshape(-1)[places] * b + 1.0
+
+
+def patches(x: Any, b: Any) -> Any:
+    rows = np.arange(62)[:, None, None, None] + np.arange(3)[:, None]
+    columns = np.arange(126)[:, None, None] + np.arange(3)
+    return (x[0, 1][rows, columns] * b[:9].reshape(3, 3)).sum(axis=(2, 3))
+
+
+def of_differences(x: Any, b: Any) -> Any:
+    places = np.arange(64)[:, None] - np.arange(64)  # counts from the end where it is negative
+    return b[places + 63] * x[0, 0, :, :64] + b[np.arange(64) - 70] + b[places]
+
+
+def diagonal(x: Any, b: Any) -> Any:
+    places = np.arange(64)
+    return x[1, :, places, places + 3] * b[:8] - x[0, 2, 63 - places, places][:, None]
+
+
 BODIES = [
+    framed, patches, of_differences, diagonal,
     space_to_depth, depth_to_space, upsampled, shuffled_channels, rolled_windows, padded_windows,
     halves_of_computed, differences_of_computed, softmax_of_windows,
 ]  # fmt: skip
@@ -87,7 +109,7 @@ def test_moved_and_computed_match_numpy(body: Callable[..., Any]) -> None:
         np.testing.assert_allclose(one.numpy(), value, rtol=2e-5, atol=2e-6)
 
 
-ONE_KERNEL = [space_to_depth, depth_to_space, upsampled, shuffled_channels, halves_of_computed]
+ONE_KERNEL = [framed, space_to_depth, depth_to_space, upsampled, shuffled_channels, halves_of_computed]
 
 
 @pytest.mark.parametrize("body", ONE_KERNEL)
