@@ -27,7 +27,7 @@ def stretched_axes(small: Shape, shape: Shape) -> list[bool]:
 
 
 def between(ends: Iterable[int]) -> Shape | None:
-    """Return the lengths of axes with these ends, or None where they are no whole numbers."""
+    """Return the lengths of axes with these ends, or None where they are fractions."""
     pairs = list(pairwise(sorted(ends, reverse=True)))
     return tuple(a // b for a, b in pairs) if all(a % b == 0 for a, b in pairs) else None
 
