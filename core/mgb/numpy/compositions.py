@@ -424,20 +424,27 @@ def histogram(
     a: Tensor, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
     """Return the counts of elements, or sums of weights, between edges, and the edges. Reads the values."""
+    a = as_tensor(a)
     edges, share = (x.numpy() if isinstance(x, Tensor) else x for x in (bins, weights))
-    counts, edges = np.histogram(as_tensor(a).numpy(), edges, range, density, share)
-    return Tensor(counts, device=a.device), Tensor(edges, device=a.device)
+    counts, edges = np.histogram(a.numpy(), edges, range, density, share)
+    of_shares = None if density or weights is None else as_tensor(weights).dtype
+    of_edges = a.dtype if a.dtype == dtypes.float64 else None
+    return Tensor(counts, of_edges if density else of_shares, a.device), Tensor(edges, of_edges, a.device)
 
 
 def histograms(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make ``np.histogram2d`` or ``np.histogramdd``, which read the values, with Tensors as results."""
 
-    def as_tensors(value: Any) -> Any:
-        return [Tensor(v) for v in value] if isinstance(value, list | tuple) else Tensor(value)
+    def as_tensors(value: Any, dtype: Any) -> Any:
+        several = isinstance(value, list | tuple)
+        return [Tensor(v, dtype) for v in value] if several else Tensor(value, dtype)
 
     @wraps(function)
     def counted(*args: Any, **kwargs: Any) -> Any:
-        return tuple(map(as_tensors, on_arrays(function)(*args, **kwargs)))
+        given = [v for x in (*args, *kwargs.values()) for v in (x if isinstance(x, list | tuple) else (x,))]
+        wide = any(isinstance(v, Tensor) and v.dtype == dtypes.float64 for v in given)
+        dtype = dtypes.float64 if wide else None
+        return tuple(as_tensors(value, dtype) for value in on_arrays(function)(*args, **kwargs))
 
     return counted
 

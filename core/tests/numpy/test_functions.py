@@ -455,3 +455,21 @@ def test_einsum_and_pad_reject_invalid_arguments() -> None:
     for widths, error in (({0: 1}, TypeError), (1.5, TypeError), ((1, 2, 3), ShapeError), (-1, ShapeError)):
         with pytest.raises(error, match="pad: "):
             np.pad(Tensor(X), widths)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"weights": True}, {"density": True}], ids=["counts", "weights", "density"]
+)
+def test_histograms_of_float64_keep_their_digits(options: dict[str, Any]) -> None:
+    x, y, w = np.random.default_rng(3).uniform(0, 1, (3, 1000))
+    a, b, c = (Tensor(v, dtype="float64") for v in (x, y, w))
+    given = {"weights": c} if "weights" in options else options
+    wanted = {"weights": w} if "weights" in options else options
+    pairs = [
+        (np.histogram(a, 20, **given), np.histogram(x, 20, **wanted)),
+        (np.histogram2d(a, b, 5, **given), np.histogram2d(x, y, 5, **wanted)),
+        (np.histogramdd([a, b], 4, **given)[:1], np.histogramdd([x, y], 4, **wanted)[:1]),
+    ]
+    for got, true in pairs:
+        for one, value in zip(got, true, strict=True):
+            np.testing.assert_allclose(one.numpy(), value, rtol=1e-14)
