@@ -42,9 +42,16 @@ def on_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def read(*args: Any, **kwargs: Any) -> Any:
-        return function(*(a.numpy() if isinstance(a, Tensor) else a for a in args), **kwargs)
+        return function(*map(_read, args), **{name: _read(value) for name, value in kwargs.items()})
 
     return read
+
+
+def _read(value: Any) -> Any:
+    """Return the array of a Tensor, or a list of those in a list, which NumPy would hand back to us."""
+    if isinstance(value, list | tuple):
+        return [_read(v) for v in value]
+    return value.numpy() if isinstance(value, Tensor) else value
 
 
 # reductions
