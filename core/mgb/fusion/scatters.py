@@ -30,7 +30,7 @@ from .legality import DEFAULT, FusionConfig, Shape, accepts
 INDEX_ADD, SCATTER_ADD, SCATTER_FOLD = map(op_of, (index_add, scatter_add_, scatter_fold))
 
 #: How elements are folded, and the result with what was there before.
-_FOLDS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+FOLDS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "sum": (scatter_sum, add), "prod": (scatter_prod, mul),
     "max": (scatter_max, maximum), "min": (scatter_min, minimum),
 }  # fmt: skip
@@ -73,7 +73,7 @@ def _folded(node: Node, base: Tensor, value: Tensor, *indices: Tensor) -> Tensor
     places, value = [unstretched(i) for i in given_places], unstretched(value)
     if not same_shape(broadcast([value.shape, *(i.shape for i in places)]) or (), shape):
         value = broadcast_to(value, shape=shape)
-    fold, join = _FOLDS[node.params.get("fold", "sum")]
+    fold, join = FOLDS[node.params.get("fold", "sum")]
     narrow = base.dtype in dtypes.HALVES
     given = [cast(x, dtype=dtypes.float32) if narrow else x for x in (base, value)]
     made = fold(given[1], *places, along=along, shape=base.shape)

@@ -142,6 +142,10 @@ class Frame(codegen.Frame[Operand]):
         return tuple(n for n in self.graph.nodes if n.op.name == DOT)
 
     @cached_property
+    def source_of(self) -> dict[Node, Operand]:
+        return {v: o for v, o in super().source_of.items() if not o.is_table}
+
+    @cached_property
     def sinks(self) -> tuple[Node, ...]:
         """The outputs that elements are folded into where values say."""
         return tuple(n for part in self.schedule.passes for n in part.scatters)
