@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mgb.jit import trace
 from mgb.ops.look_up import look_up
-from mgb.ops.primitives import cast
+from mgb.ops.primitives import cast, iota
 from mgb.ops.reduce import reduce_max, reduce_sum
 
 from .cases import DTYPES, check, of, require, samples
@@ -67,6 +67,21 @@ class TestGathers:
             return [total, found - total, reduce_max(found, axis=(axis % found.ndim,))]
 
         check(driver, of(folded, *arrays), arrays)
+
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_one_look_up_for_each_row_and_places_of_the_domain(self, driver: Driver, axis: int) -> None:
+        """Compare what each row looks up with the places along the axis that is folded."""
+        shape = (20, 333) if axis == 0 else (333, 20)
+        row = tuple(1 if a == axis else d for a, d in enumerate(shape))
+        x, table, index = samples("float32", shape), samples("float32", (50,)), places(row, 50, "int32", 0)
+
+        def program(x: Any, table: Any, index: Any) -> Any:
+            own = tuple(d if a == axis else 1 for a, d in enumerate(shape))
+            place = iota(shape=own, dtype=np.dtype("float32"), device="xpux:0")
+            total = reduce_sum(x, axis=(axis,))
+            return x * look_up(table, index, along=(None,)) + place + total
+
+        check(driver, of(program, x, table, index), [x, table, index])
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("name", ["elements", "rows", "an element of each row"])

@@ -106,6 +106,40 @@ class TestScatters:
 
         check(driver, of(program, *arrays), arrays)
 
+    @pytest.mark.parametrize(
+        "name", ["elements", "many elements in few places", "many elements", "every axis"]
+    )
+    @pytest.mark.parametrize(
+        "folds", [("sum", "sum", "sum"), ("max", "sum", "min"), ("prod", "max")], ids=str
+    )
+    def test_several_folds_of_the_same_places(
+        self, driver: Driver, folds: tuple[str, ...], name: str
+    ) -> None:
+        given, arrays = case(name)
+        x = samples("int32", arrays[0].shape)
+
+        def several(x: Any, y: Any, *i: Any) -> list[Any]:
+            found = [FOLDS[f](x * (k + 1), *i, **given) for k, f in enumerate(folds)]
+            return [*found, scatter_sum(y, *i, **given), scatter_max(y + 1, *i, **given)]
+
+        check(driver, of(several, arrays[0], x, *arrays[1:]), [arrays[0], x, *arrays[1:]])
+
+    def test_folds_of_the_same_indices_in_results_of_other_lengths(self, driver: Driver) -> None:
+        """Take no kernel of equal lengths for others."""
+        _, arrays = case("many elements")
+        for lengths in [(5000, 5000), (5000, 6001), (7001, 5000), (5000, 5000)]:
+
+            def several(x: Any, i: Any, lengths: tuple[int, ...] = lengths) -> list[Any]:
+                return [scatter_sum(x * (k + 1), i, along=(None,), shape=(n,)) for k, n in enumerate(lengths)]
+
+            check(driver, of(several, *arrays), arrays)
+
+    @pytest.mark.parametrize("fold", FOLDS)
+    def test_one_number_for_all_elements(self, driver: Driver, fold: str) -> None:
+        given, (_, i) = case("many elements")
+        one = np.full((1,), 1.5, np.float32)
+        check(driver, of(lambda x, i: FOLDS[fold](x, i, **given), one, i), [one, i])
+
     def test_nan_reaches_its_place_alone(self, driver: Driver) -> None:
         given, (x, i) = case("many elements")
         x[[5, 60_000]] = np.nan

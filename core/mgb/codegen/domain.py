@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..errors import GraphError
 from ..ir import CONST, Graph, Kind, Node, digest, exact_text
-from ..ir.sizes import broadcast, fixed
+from ..ir.sizes import broadcast, fixed, same_shape
 from ..ops.look_up import alongs, reach, tables_of
 from ..ops.primitives import IOTA
 from ..ops.reduce import EXTENT
@@ -219,9 +219,9 @@ def _axes_of(node: Node, ndim: int) -> tuple[int, ...]:
 def structure_key(graph: Graph) -> str:
     """Return a key that is equal for graphs which one kernel of `Specialize.NDIM` serves.
 
-    It holds the ops, their parameters, constants by content, dtypes, the wiring, and for each value which
-    axes have length 1. Sizes are not in it, except that of an axis which no input, output or constant has: a
-    kernel could not learn it.
+    It holds the ops, their parameters, constants by content, dtypes, the wiring, for each value which axes
+    have length 1, and which scatters have results of one shape. Sizes are not in it, except that of an axis
+    which no input, output or constant has: a kernel could not learn it.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def structure_key(graph: Graph) -> str:
     >>> one == other, one == row
     (True, False)
     """
-    lines = [f"{len(graph.inputs)} {_untold(graph)}"]
+    lines = [f"{len(graph.inputs)} {_untold(graph)} {_alike(graph)}"]
     names = {v: i for i, v in enumerate(values(graph))}
     for v, name in names.items():
         pattern = "".join("1" if d == 1 else "n" for d in v.spec.shape)
@@ -242,6 +242,12 @@ def structure_key(graph: Graph) -> str:
         lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
     lines.append(" ".join(str(names[o]) for o in graph.outputs))
     return digest("\n".join(lines).encode())
+
+
+def _alike(graph: Graph) -> list[int]:
+    """Return for each scatter which one is the first with a result of its shape: they may share places."""
+    shapes = [n.spec.shape for n in graph.nodes if n.op.kind is Kind.SCATTER]
+    return [next(i for i, other in enumerate(shapes) if same_shape(other, own)) for own in shapes]
 
 
 def _is_length(node: Node, parameter: str) -> bool:

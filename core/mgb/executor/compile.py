@@ -16,6 +16,7 @@ from ..fusion import (
     flat_draws,
     folded_into,
     looked_up,
+    marked,
     place_extents,
     recompute,
     split,
@@ -217,6 +218,7 @@ def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph
         return graph
     graph = vector_products(graph, backend.traits, _allowed(options))
     graph = looked_up(graph, backend.traits, _allowed(options))
+    graph = marked(graph, backend.traits, _allowed(options))
     graph = folded_into(graph, backend.traits, _allowed(options))
     graph = split(graph, backend.traits, _allowed(options))
     graph = taken_apart(place_extents(graph), backend.traits, _allowed(options))

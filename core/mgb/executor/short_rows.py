@@ -18,14 +18,17 @@ from math import prod
 import numpy as np
 
 from ..backends import Scope, Traits
-from ..codegen import aligned, domain, reduced_axes
+from ..codegen import aligned, domain, reduced_axes, tables
 from ..fusion import Step
+from ..fusion.gathers import LOOK_UP
 from ..fusion.step import make_step
 from ..ir import Graph, Kind, Node, Op, input_node
 from ..ir.sizes import about, same_shape
 from ..ir.strides import broadcast_strides, row_major
 from ..ops.declare import op_of
 from ..ops.layout import RESHAPE, TRANSPOSE, concat
+from ..ops.look_up import Along
+from ..ops.primitives import IOTA
 from .views import lying
 
 Shape = tuple[int, ...]
@@ -75,7 +78,11 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
         yield step
         return
     graph, reads = _graph(step.graph, order), list[Node]()
+    apart = tables(graph)
     for read, inner in zip(step.reads, graph.inputs, strict=True):
+        if inner in apart:
+            reads.append(read)
+            continue
         views = _views(read, aligned(read.spec.shape, len(order)), order, inner.spec.shape)
         yield from (_viewed(view) for view in views)
         reads.append(views[-1] if views else read)
@@ -98,7 +105,7 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
 def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
     """Return the axes of the domain in the order of the turned one; None: they stay where they are."""
     graph = step.graph
-    if any(n.op.kind not in (Kind.ELEMENTWISE, Kind.REDUCE) and not _is_flat(n) for n in graph.nodes):
+    if not all(_can_turn(n, graph) for n in graph.nodes):
         return None
     folded, shape = reduced_axes(graph), domain(graph)
     long = [a for a, d in enumerate(shape) if d != 1]
@@ -129,9 +136,15 @@ def _outward(step: Step, shape: Shape, long: list[int], longest: int) -> tuple[i
     return (*order[:place], last, *order[place:])
 
 
-def _is_flat(leaf: Node) -> bool:
-    """Return whether it varies along no axis."""
-    return leaf.op.kind is Kind.LEAF and all(d == 1 for d in leaf.spec.shape)
+def _can_turn(node: Node, graph: Graph) -> bool:
+    """Return whether it can be had over a turned domain: of constants those that vary along no axis."""
+    if node.op.kind is Kind.LEAF:
+        return sum(d != 1 for d in node.spec.shape) <= (node.op is IOTA)
+    if node.op is LOOK_UP:
+        table, *others = node.inputs
+        own = table in tables(graph)  # else it is turned with the domain, and its axes are in another order
+        return own or (table.spec.ndim == len(domain(graph)) and len(others) == 1)
+    return node.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE)
 
 
 def _permuted(value: Node, order: Sequence[int]) -> Shape:
@@ -162,15 +175,32 @@ def _viewed(view: Node) -> Step:
 
 
 def _graph(graph: Graph, order: tuple[int, ...]) -> Graph:
-    """Return the group over the turned domain."""
-    copy = {i: input_node(replace(i.spec, shape=_permuted(i, order)), i.source) for i in graph.inputs}
-    copy |= {n: n for n in graph.nodes if n.op.kind is Kind.LEAF}
-    for node in (n for n in graph.nodes if n not in copy):
+    """Return the group over the turned domain; tables outside of it are as they were."""
+    apart = tables(graph)
+    copy = {
+        i: input_node(i.spec if i in apart else replace(i.spec, shape=_permuted(i, order)), i.source)
+        for i in graph.inputs
+    }
+    for node in graph.nodes:
+        if node in copy:
+            continue
         params, inputs = dict(node.params), tuple(copy[i] for i in node.inputs)
-        if node.op.kind is Kind.REDUCE:
+        if node.op is IOTA:
+            params["shape"] = _permuted(node, order)
+        elif node.op.kind is Kind.REDUCE:
             lead = len(order) - node.inputs[0].spec.ndim
             params["axis"] = tuple(sorted(order.index(a + lead) for a in params["axis"]))
-        copy[node] = Node(
-            node.op, inputs, params, node.op.infer(*[i.spec for i in inputs], **params), node.source
-        )
+        elif node.op is LOOK_UP:
+            params["along"] = _along(node, order, node.inputs[0] in apart)
+        copy[node] = node
+        if node.op.kind is not Kind.LEAF or node.op is IOTA:
+            spec = node.op.infer(*[i.spec for i in inputs], **params)
+            copy[node] = Node(node.op, inputs, params, spec, node.source)
     return Graph(tuple(copy[i] for i in graph.inputs), tuple(copy[o] for o in graph.outputs))
+
+
+def _along(look_up: Node, order: tuple[int, ...], is_apart: bool) -> Along:
+    """Return how the axes of a table lie along those of the turned domain."""
+    along: Along = look_up.params["along"]
+    found = [None if at is None else order.index(at + len(order)) - len(order) for at in along]
+    return tuple(found) if is_apart else tuple(found[a] for a in order)

@@ -7,6 +7,7 @@ from .duplicate import duplicate
 from .extents import NUMBER, number_node, place_extents
 from .gathers import looked_up
 from .legality import FusionConfig, accepts
+from .marks import marked
 from .pieces import split
 from .recompute import recompute
 from .scatters import folded_into
@@ -23,6 +24,7 @@ __all__ = [
     "flat_draws",
     "folded_into",
     "looked_up",
+    "marked",
     "number_node",
     "place_extents",
     "recompute",

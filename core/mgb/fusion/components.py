@@ -5,7 +5,8 @@ summed over the points, and has that axis again. So there are two domains, thus 
 vector is empty. Taken apart, each coordinate is a value of its own, all are computed in one kernel, and what
 they come from is computed once. That pays where values of the whole domain are made in kernels alone: what is
 read and what leaves has to be small beside them. It pays, too, where rows of a table are looked up, which no
-view turns: each coordinate is looked up in a column of the table.
+view turns: each coordinate is looked up in a column of the table; where rows are scattered, for the same
+reason; and where each reader takes one coordinate.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..backends import Traits
 from ..ir import Graph, Kind, Node
 from ..ir.dtypes import HALVES
 from ..ir.sizes import about, fixed, plain, same_shape
-from ..ops.layout import RESHAPE, concat, reshape, slice_
+from ..ops.layout import RESHAPE, SLICE, concat, reshape, slice_
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
 from ..tensor import Tensor
@@ -26,6 +27,7 @@ from ..tensor.apply import apply
 from ..tensor.tracing import copy_node, rebuild
 from .gathers import LOOK_UP
 from .legality import DEFAULT, FusionConfig, accepts
+from .squeezed import squeezed
 
 #: The longest axis that is taken apart; how many ops that may make; how many times what is read or leaves is
 #: contained in the largest value.
@@ -50,24 +52,34 @@ def taken_apart(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) ->
     """
     if not (traits.short_rows and traits.strided_outputs):
         return graph
-    for fold, axis in _folds(graph):
-        if accepts(traits, fold, config) is None and (parts := _Parts.of(graph, fold.inputs[0], axis)):
+    for reader, first, axis in _starts(graph):
+        fits = reader.op is SLICE or accepts(traits, reader, config) is None
+        if fits and (parts := _Parts.of(graph, first, axis)):
             made = rebuild(lambda *xs, parts=parts: parts.write(xs), graph.inputs)
-            return taken_apart(merge(delay_reshapes(made)), traits, config)
+            return taken_apart(merge(delay_reshapes(squeezed(made))), traits, config)
     return graph
 
 
-def _folds(graph: Graph) -> Iterator[tuple[Node, int]]:
-    """Yield reductions of short axes, and which axis that is, counted from the end."""
+def _starts(graph: Graph) -> Iterator[tuple[Node, Node, int]]:
+    """Yield what has a reason to take a short axis apart, of which value, and which axis that is of it.
+
+    It is counted from the end.
+    """
     for node in graph.nodes:
-        if not _reduces(node) or node.inputs[0].op.kind is not Kind.ELEMENTWISE:
+        if node.op.kind is Kind.SCATTER:
+            along = node.params["along"]
+            found = [(node, a - len(along)) for a, at in enumerate(along) if at is not None]
+        elif node.inputs and node.inputs[0].op.kind is Kind.ELEMENTWISE:
+            (source, *_), ndim = node.inputs, node.inputs[0].spec.ndim
+            axes: Sequence[int] = range(ndim) if node.op is SLICE else ()
+            if _reduces(node) and node.spec.dtype not in HALVES:  # whose sums are rounded once
+                axes = node.params["axis"]
+            found = [(source, a - ndim) for a in axes if node.op is not SLICE or _picked(node, a) is not None]
+        else:
             continue
-        if node.spec.dtype in HALVES:  # whose sums are rounded once
-            continue
-        shape = node.inputs[0].spec.shape
-        for axis in node.params["axis"]:
-            if 1 < plain(shape[axis]) <= LONGEST:
-                yield node, axis - len(shape)
+        for first, axis in found:
+            if 1 < plain(first.spec.shape[axis]) <= LONGEST:
+                yield node, first, axis
 
 
 class _Parts:
@@ -93,13 +105,18 @@ class _Parts:
         parts = cls(graph, plain(first.spec.shape[axis]))
         parts._grow(first, axis)
         nodes = parts.axes
-        parts.largest = max(about(node.spec.size) for node in nodes)
-        border = [*parts.read, *(node for node in nodes if parts.leaves(node))]
-        pays = any(node.op is LOOK_UP for node in nodes) or all(map(parts.is_small, border))
-        if not pays or len(nodes) * parts.count > OPS or not parts._agree():
+        if not nodes or not parts._pays() or len(nodes) * parts.count > OPS or not parts._agree():
             return None
         fixed(tuple(n.spec.shape[a] for n, a in nodes.items()))  # there is a value for each element
         return parts
+
+    def _pays(self) -> bool:
+        nodes = self.axes
+        self.largest = max(about(n.spec.size) for node in nodes for n in (node, *_scattered(node)))
+        leaving = [node for node in nodes if self.leaves(node)]
+        reached = any(node.op is LOOK_UP or node.op.kind is Kind.SCATTER for node in nodes)
+        picked = not leaving and any(self.picks(r) for node in nodes for r in self.graph.readers[node])
+        return reached or picked or all(map(self.is_small, (*self.read, *leaving)))
 
     def is_small(self, node: Node) -> bool:
         """Return whether it is small beside the largest value."""
@@ -125,8 +142,9 @@ class _Parts:
             todo += [(other, place) for other, place in around if place is not None]
 
     def _can(self, node: Node, axis: int) -> bool:
-        kinds = node.op.kind is Kind.ELEMENTWISE or _reduces(node) or self._goes_along(node, axis)
-        return node in self.graph.readers and bool(node.inputs) and (kinds or _moves_ones(node))
+        kinds = node.op.kind is Kind.ELEMENTWISE or _reduces(node) or _moves_ones(node)
+        along = self._goes_along(node, axis) or self._sinks_along(node, axis)
+        return node in self.graph.readers and bool(node.inputs) and (kinds or along)
 
     def _goes_along(self, node: Node, axis: int) -> bool:
         """Return whether it looks up rows of a table, which have the axis."""
@@ -135,10 +153,20 @@ class _Parts:
         table, *indices = node.inputs
         return table not in indices and table.spec.size > self.count
 
+    def _sinks_along(self, node: Node, axis: int) -> bool:
+        """Return whether it scatters rows, which have the axis."""
+        if node.op.kind is not Kind.SCATTER or (at := node.params["along"][axis]) is None:
+            return False
+        value, *indices = node.inputs
+        return self.has(value, at) and not any(self.has(i, at) for i in indices)
+
     def _in_operand(self, node: Node, operand: Node, axis: int) -> int | None:
         """Return the axis of an operand; None: it has none, or one that is broadcast."""
         if node.op is RESHAPE:
             return _moved(node.spec.shape, operand.spec.shape, axis)
+        if node.op.kind is Kind.SCATTER:
+            at = node.params["along"][axis]
+            return at if self.has(operand, at) else None
         if node.op is LOOK_UP and operand is node.inputs[0]:
             return int(node.params["along"].index(axis)) - operand.spec.ndim
         return axis if self.has(operand, axis) else None
@@ -153,10 +181,18 @@ class _Parts:
         (*_, operand) = node.inputs or (node,)
         return node not in self.axes and operand in self.axes and _is_fold(node, operand, self.axes[operand])
 
+    def picks(self, node: Node) -> bool:
+        """Return whether it is one element along the axis of what is taken apart."""
+        return node.op is SLICE and node.inputs[0] in self.axes and self._place(node) is not None
+
+    def _place(self, pick: Node) -> Any:
+        (source,) = pick.inputs
+        return _picked(pick, self.axes[source] + source.spec.ndim)
+
     def leaves(self, node: Node) -> bool:
         """Return whether a value that is taken apart is wanted whole, too."""
-        readers = self.graph.readers[node]
-        return node in self._outputs or any(r not in self.axes and not self.folds(r) for r in readers)
+        others = (r for r in self.graph.readers[node] if r not in self.axes)
+        return node in self._outputs or any(not (self.folds(r) or self.picks(r)) for r in others)
 
     def write(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the outputs of the graph over these inputs."""
@@ -169,6 +205,11 @@ class _Parts:
                     whole[node] = concat(*apart[node], axis=node.spec.ndim + self.axes[node])
             elif self.folds(node):
                 whole[node] = self._folded(node, apart[node.inputs[0]])
+            elif self.picks(node):
+                part, window = apart[node.inputs[0]][self._place(node)], list(node.params["window"])
+                window[self.axes[node.inputs[0]]] = (0, 1, 1)
+                is_all = all(w == (0, d, 1) for w, d in zip(window, part.shape, strict=True))
+                whole[node] = part if is_all else slice_(part, window=tuple(window))
             else:
                 whole[node] = copy_node(node, *(whole[i] for i in node.inputs))
         return [whole[node] for node in self.graph.outputs]
@@ -187,7 +228,12 @@ class _Parts:
         if node.op is RESHAPE:
             shape, place = node.spec.shape, axis + node.spec.ndim
             return reshape(operands[0], shape=(*shape[:place], 1, *shape[place + 1 :]))
-        return apply(node.op, *operands, **node.params)
+        params = dict(node.params)
+        if node.op.kind is Kind.SCATTER:
+            params["shape"] = tuple(
+                1 if a == axis else d for a, d in enumerate(node.spec.shape, -node.spec.ndim)
+            )
+        return apply(node.op, *operands, **params)
 
     def _folded(self, node: Node, parts: Sequence[Tensor]) -> Tensor:
         (operand,) = node.inputs
@@ -217,8 +263,24 @@ def _is_fold(node: Node, operand: Node, axis: int) -> bool:
     return _reduces(node) and axis + operand.spec.ndim in node.params["axis"]
 
 
+def _picked(pick: Node, axis: int) -> Any:
+    """Return the place of the one element that a slice takes along an axis, or None."""
+    start, stop, _ = pick.params["window"][axis]
+    return start if type(start) is int and abs(stop - start) == 1 else None
+
+
+def _scattered(node: Node) -> tuple[Node, ...]:
+    return node.inputs[:1] if node.op.kind is Kind.SCATTER else ()
+
+
 def _in_reader(reader: Node, node: Node, axis: int) -> int | None:
     """Return the axis in what reads a value; None: it folds it, or is nothing that can be taken apart."""
+    if reader.op.kind is Kind.SCATTER:
+        along = reader.params["along"]
+        return along.index(axis) - len(along) if node is reader.inputs[0] and axis in along else None
+    if reader.op is LOOK_UP:
+        at: int | None = reader.params["along"][axis] if node is reader.inputs[0] else None
+        return at
     computes = reader.op.kind is Kind.ELEMENTWISE or _reduces(reader)
     if computes and not _is_fold(reader, node, axis):
         return axis

@@ -46,6 +46,8 @@ ALONE = 1 << 16
 NEAR = 16
 #: Side by side, groups are joined up to this many nodes, which bounds the time that compiling them takes.
 CROWDED = 256
+#: With how many of the groups before it one is tried side by side.
+TRIED = 8
 
 
 def detect(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> list[Step]:
@@ -163,14 +165,15 @@ class _Detection:
         return [g for g in self.quotient.groups() if g in self.groups]
 
     def _join_in_turn(self, groups: Iterable[int], most: int = CROWDED) -> None:
-        last: int | None = None
+        """Join each group with the last one before it that it can be one with."""
+        before: list[int] = []
         for group in groups:
             group = self.quotient.find(group)
-            if last is not None and last != group:
-                size = len(self.quotient.members[last]) + len(self.quotient.members[group])
-                if size <= most:
-                    self.join(last, group)
-            last = self.quotient.find(group)
+            for other in reversed(before[-TRIED:]):
+                size = len(self.quotient.members[other]) + len(self.quotient.members[group])
+                if group in before or (size <= most and self.join(other, group) is None):
+                    break
+            before = list(dict.fromkeys(map(self.quotient.find, (*before, group))))
 
     def join(self, first: int, then: int) -> str | None:
         """Merge two groups, or say why not."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..backends import Scope, Traits
-from ..ir import Graph, Kind, Node, dtypes
-from ..ir.sizes import same_shape
+from ..ir import Graph, Kind, Node, Op, dtypes
+from ..ir.sizes import broadcast, same_shape
 from ..ops.declare import op_of
 from ..ops.index import index_add, scatter_add_, selected
 from ..ops.layout import broadcast_to
@@ -30,7 +30,7 @@ from .legality import DEFAULT, FusionConfig, Shape, accepts
 INDEX_ADD, SCATTER_ADD, SCATTER_FOLD = map(op_of, (index_add, scatter_add_, scatter_fold))
 
 #: How elements are folded, and the result with what was there before.
-_FOLDS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+FOLDS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "sum": (scatter_sum, add), "prod": (scatter_prod, mul),
     "max": (scatter_max, maximum), "min": (scatter_min, minimum),
 }  # fmt: skip
@@ -69,14 +69,15 @@ def _folded(node: Node, base: Tensor, value: Tensor, *indices: Tensor) -> Tensor
     found = _places(node, base, indices)
     if found is None:
         return None
-    places, along, shape = found
-    if not same_shape(value.shape, shape):
+    given_places, along, shape = found
+    places, value = [unstretched(i) for i in given_places], unstretched(value)
+    if not same_shape(broadcast([value.shape, *(i.shape for i in places)]) or (), shape):
         value = broadcast_to(value, shape=shape)
-    fold, join = _FOLDS[node.params.get("fold", "sum")]
+    fold, join = FOLDS[node.params.get("fold", "sum")]
     narrow = base.dtype in dtypes.HALVES
     given = [cast(x, dtype=dtypes.float32) if narrow else x for x in (base, value)]
-    made = fold(given[1], *map(unstretched, places), along=along, shape=base.shape)
-    if join is not add or not _is_zero(node.inputs[0]):
+    made = fold(given[1], *places, along=along, shape=base.shape)
+    if not _is_nothing(node.inputs[0], op_of(fold)):
         made = join(given[0], made)
     return cast(made, dtype=base.dtype) if narrow else made
 
@@ -96,9 +97,12 @@ def _places(
     return indices, tuple(None if a == axis else a - base.ndim for a in range(base.ndim)), index.shape
 
 
-def _is_zero(node: Node) -> bool:
-    number = constant_of(node)
-    return number is not None and bool(number == 0) and not np.signbit(number)
+def _is_nothing(base: Node, fold: Op) -> bool:
+    """Return whether `base` is what a fold of no elements is: it changes none."""
+    number, row = constant_of(base), fold.reduction
+    assert row is not None
+    nothing = row.identity(base.spec.dtype)
+    return number is not None and bool(number == nothing) and bool(np.signbit(number) == np.signbit(nothing))
 
 
 def _is_taken(found: Tensor, traits: Traits, config: FusionConfig) -> bool:

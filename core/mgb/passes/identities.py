@@ -163,6 +163,16 @@ def _log_of_quotient(_node: Node, x: Tensor) -> Tensor | None:
     return _named("sub", power[0], _named("log", b)) if power else None
 
 
+def _whole_window(node: Node, x: Tensor) -> Tensor | None:
+    """Remove a border of no elements; that of an argument is a copy of it."""
+    is_whole = all(w == (0, d, 1) for w, d in zip(node.params["window"], x.shape, strict=True))
+    return (
+        x
+        if is_whole and same_shape(x.shape, node.spec.shape) and _viewed(node_of(x)).op is not INPUT
+        else None
+    )
+
+
 # fmt: off
 _TABLE: dict[str, tuple[Rule, ...]] = {
     "add":         (_add_zero,),
@@ -176,6 +186,7 @@ _TABLE: dict[str, tuple[Rule, ...]] = {
     "maximum":     (_either,),
     "minimum":     (_either,),
     "where":       (_branches,),
+    "unslice":     (_whole_window,),
     "log":         tuple(_of_many_digits(_real(rule)) for rule in
                           (_undoes("exp"), _log_of_sum, _log_of_product, _log_of_quotient)),
 }

@@ -19,6 +19,9 @@ from .rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite
 
 Shape = tuple[int, ...]
 
+#: Kinds of ops behind which, and of readers before which, a reshape is in the way.
+_JOINED = COMPUTING | {Kind.GATHER, Kind.SCATTER}
+
 #: Chains of this many element-wise ops are recomputed in another shape; longer ones stay as they are.
 DEEP = 64
 
@@ -51,7 +54,7 @@ def delay_reshapes(graph: Graph) -> Graph:
             found = _elementwise(node, values, movable)
         elif node.op.kind is Kind.REDUCE:
             found = _reduction(node, values[0])
-        elif node.op is RESHAPE and any(r.op.kind in COMPUTING for r in graph.readers[node]):
+        elif node.op is RESHAPE and any(r.op.kind in _JOINED for r in graph.readers[node]):
             found = _into(values[0], node.spec.shape, movable) if _moves_ones(node) else None
         out = copy_node(node, *values) if found is None else found
         if node in single and node_of(out).op.kind is Kind.ELEMENTWISE:
@@ -94,7 +97,7 @@ def _reduction(node: Node, value: Tensor) -> Tensor | None:
 def _before(value: Tensor) -> Tensor | None:
     """Return the value before its axes of length 1 were moved, or None."""
     inner = inputs_of(value, RESHAPE)
-    if inner is None or node_of(inner[0]).op.kind not in COMPUTING:
+    if inner is None or node_of(inner[0]).op.kind not in _JOINED:
         return None
     return inner[0] if _moves_ones(node_of(value)) else None
 

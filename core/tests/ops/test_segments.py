@@ -166,3 +166,90 @@ def test_results_are_the_same_each_time() -> None:
     run, given = trace(lambda x, ids: F.segment_sum(x, ids, 40)), (mgb.tensor(x), mgb.tensor(ids))
     first = [run(*given).numpy() for _ in range(2)][-1]  # after the call that is recorded, which runs eagerly
     assert all(np.array_equal(run(*given).numpy(), first) for _ in range(20))
+
+
+def mean_of_cells(p: Any) -> tuple[Any, Any]:
+    """Return the mean of the points of each cell, and their number."""
+    q = (p * 8.0).astype("int32")
+    ids = (q[:, 0] * 8 + q[:, 1]) * 8 + q[:, 2]
+    count = F.segment_sum((ids * 0 + 1).astype("float32"), ids, 512)
+    return F.segment_sum(p, ids, 512) / F.maximum(count, 1.0)[:, None], count
+
+
+@pytest.mark.parametrize("count", [60_000, 300, 1])
+def test_sums_and_number_of_narrow_rows_are_folded_together(count: int) -> None:
+    p = np.random.default_rng(4).random((count, 3), np.float32)
+    run = trace(mean_of_cells)
+    for _ in range(3):
+        mean, number = run(mgb.tensor(p))
+    q = (p * np.float32(8)).astype(int)
+    ids = (q[:, 0] * 8 + q[:, 1]) * 8 + q[:, 2]
+    counted = np.bincount(ids, minlength=512)
+    np.testing.assert_array_equal(number.numpy(), counted)
+    total = wanted("sum", p, ids, 512)
+    np.testing.assert_allclose(mean.numpy(), total / np.maximum(counted, 1)[:, None], rtol=2e-6)
+    text = str(run.explain(mgb.tensor(p)))
+    assert text.split("def run")[1].count("kernel") == 2  # the folds, and the quotients
+
+
+def attention(sent: Any, got: Any, source: Any, target: Any) -> Any:
+    x = sent[source] + got[target]
+    e = F.exp(x - F.segment_max(x, target, 50)[target])
+    return e / F.segment_sum(e, target, 50)[target]
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("edges", [1, 900, 50_000])
+def test_softmax_over_segments_matches_numpy(edges: int, heads: int) -> None:
+    rng = np.random.default_rng(5)
+    sent, got = rng.normal(size=(70, heads)), rng.normal(size=(50, heads))
+    source, target = rng.integers(0, 70, edges), rng.integers(-50, 50, edges)
+    target[target % 50 == 7] = 8  # a segment without elements
+    arrays = [sent.astype(np.float32), got.astype(np.float32), source, target]
+    run = trace(attention)
+    for _ in range(3):
+        found = run(*map(mgb.tensor, arrays))
+    e = np.exp(sent[source] + got[target])
+    np.testing.assert_allclose(found.numpy(), e / wanted("sum", e, target % 50, 50)[target], rtol=2e-5)
+
+
+@pytest.mark.parametrize("wrong", [50, -51])
+def test_an_id_of_narrow_rows_out_of_range_raises(wrong: int) -> None:
+    x, ids = drawn((100_000, 3), 50)
+    run = trace(lambda x, ids: (F.segment_sum(x, ids, 50), F.segment_max(x * 2, ids, 50)))
+    for _ in range(2):
+        run(mgb.tensor(x), mgb.tensor(ids))
+    ids[77_777] = wrong
+    with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 50"):
+        run(mgb.tensor(x), mgb.tensor(ids))[0].numpy()
+
+
+def test_narrow_rows_of_nan_integers_and_no_rows() -> None:
+    rng = np.random.default_rng(6)
+    run = trace(lambda x, ids: tuple(FOLDS[f][0](x, ids, 9) for f in FOLDS))
+    whole = trace(lambda x, ids: (F.segment_sum(x, ids, 9), F.segment_sum(x * x, ids, 9)))
+    for count in (700, 700, 0, 40):
+        ids = rng.integers(0, 8, count).astype(np.int32)
+        x = rng.uniform(0.9, 1.1, (count, 2)).astype(np.float32)
+        x[:1, 0] = np.nan
+        for fold, found in zip(FOLDS, run(mgb.tensor(x), mgb.tensor(ids)), strict=True):
+            np.testing.assert_allclose(found.numpy(), wanted(fold, x, ids, 9), rtol=1e-4)
+        n = rng.integers(-(1 << 30), 1 << 30, (count, 3)).astype(np.int32)
+        for found, values in zip(
+            whole(mgb.tensor(n, dtype="int32"), mgb.tensor(ids)), (n, n * n), strict=True
+        ):
+            out = np.zeros((9, 3), np.int32)
+            np.add.at(out, ids, values)
+            np.testing.assert_array_equal(found.numpy(), out)
+
+
+def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, ids = drawn((200_000, 3), 3000)
+    run = trace(lambda x, ids: (F.segment_sum(x, ids, 3000), F.segment_max(x, ids, 3000), x.sum()))
+    given = mgb.tensor(x), mgb.tensor(ids)
+    run(*given)
+    found = []
+    for threads in ("1", "2", "3", "7"):
+        monkeypatch.setenv("MGB_NUM_THREADS", threads)
+        found.append([r.numpy().tobytes() for r in run(*given)])
+    assert all(one == found[0] for one in found)

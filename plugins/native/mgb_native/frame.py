@@ -13,6 +13,7 @@ import numpy as np
 from mgb import codegen
 from mgb.codegen import DOT, EXTENT, alongs, is_scatter, reached, schedule, tables, varying
 from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
+from mgb.ir.sizes import same_shape
 from mgb.runtime.forking import cached_property
 
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
@@ -141,9 +142,31 @@ class Frame(codegen.Frame[Operand]):
         return tuple(n for n in self.graph.nodes if n.op.name == DOT)
 
     @cached_property
+    def source_of(self) -> dict[Node, Operand]:
+        return {v: o for v, o in super().source_of.items() if not o.is_table}
+
+    @cached_property
     def sinks(self) -> tuple[Node, ...]:
         """The outputs that elements are folded into where values say."""
         return tuple(n for part in self.schedule.passes for n in part.scatters)
+
+    @cached_property
+    def together(self) -> dict[Node, tuple[Node, ...]]:
+        """For each sink those whose elements belong to the same places, itself among them.
+
+        They share a table, in which each place has a number for each of them.
+        """
+        found: list[list[Node]] = []
+        for part in self.schedule.passes:
+            own: list[list[Node]] = []
+            for v in part.scatters:
+                mates = [] if self.columns else [m for m in own if _is_like(m[0], v)]
+                if mates:
+                    mates[0].append(v)
+                else:
+                    own.append([v])
+            found += own
+        return {v: tuple(mates) for mates in found for v in mates}
 
     @cached_property
     def reaching(self) -> tuple[Node, ...]:
@@ -308,9 +331,11 @@ class Frame(codegen.Frame[Operand]):
             found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self._row_values())]
         else:
             found += [_buffer(f"p{i}", f, "chunks", True) for i, f in enumerate((*folds, *scans))]
-        found += [_buffer(f"z{i}", v, f"table {i}", True) for i, v in enumerate(self.sinks)]
+        first = {v for v, (leader, *_) in self.together.items() if v is leader}
+        found += [_buffer(f"z{i}", v, f"table {i}", True) for i, v in enumerate(self.sinks) if v in first]
         for i, v in enumerate(v for v in self.sinks if self.scatters(v)):
-            found += [_buffer(f"v{i}", v, "piece", False), Buffer(f"w{i}", "int64", "piece", False, v)]
+            found.append(_buffer(f"v{i}", v, "piece", False))
+            found += [Buffer(f"w{i}", "int64", "piece", False, v)] if v in first else []
         moving = [o for o in self.operands if o.moves and not o.is_iota]
         sides = {False: "g", True: "s"}  # what is gathered, what is streamed
         return (*found, *(_buffer(f"{sides[o.is_output]}{o.name}", o.node, "piece", False) for o in moving))
@@ -322,6 +347,13 @@ class Frame(codegen.Frame[Operand]):
     def buffer(self, prefix: str, node: Node) -> Buffer:
         """Return the buffer of `node` whose name begins with `prefix`."""
         return next(b for b in self.buffers if b.node is node and b.name.startswith(prefix))
+
+
+def _is_like(one: Node, other: Node) -> bool:
+    """Return whether the elements of two sinks belong to the same places, and are as wide."""
+    same = one.inputs[1:] == other.inputs[1:] and one.params["along"] == other.params["along"]
+    shapes = one.params["shape"], other.params["shape"]
+    return same and same_shape(*shapes) and one.spec.dtype.itemsize == other.spec.dtype.itemsize
 
 
 def _buffer(name: str, node: Node, size: str, shared: bool) -> Buffer:

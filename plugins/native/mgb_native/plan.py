@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +11,13 @@ from mgb.codegen import aligned, alongs, broadcast_strides, collapse, is_scatter
 from mgb.ir import Node
 
 from .frame import HEAD, Frame, Operand
+from .sinks import COLUMNS, GATHERED, Sinks
 
 Array = np.ndarray[Any, Any]
 
-#: Elements of a piece of the inner loop, of one that is gathered, of one with all of its buffers in the
-#: innermost cache, and of a chunk that is summed on its own.
-PIECE, GATHERED, BUFFERED, CHUNK = 1 << 14, 1 << 11, 1 << 9, 1 << 14
+#: Elements of a piece of the inner loop, of one with all of its buffers in the innermost cache, and of a
+#: chunk that is summed on its own.
+PIECE, BUFFERED, CHUNK = 1 << 14, 1 << 9, 1 << 14
 
 #: The same when an input's elements lie `FAR` bytes apart or more: few enough lines to stay in cache.
 SPREAD, FAR = 1 << 6, 1 << 8
@@ -39,19 +39,14 @@ STREAM, STREAMED = 1 << 26, 1 << 9
 #: is asked for then, and the bytes of a call from which they are not in cache.
 SHORT, AHEAD, DISTANT = 1 << 9, 1 << 12, 1 << 21
 
-#: Columns of a block, the fewest that are worth a block, and the bytes that several passes find in cache.
-COLUMNS, NARROW, CACHED = 512, 64, 1 << 18
+#: The fewest columns that are worth a block, and the bytes that several passes find in cache.
+NARROW, CACHED = 64, 1 << 18
 
 #: Columns of rows through which a block of columns goes on its own.
 NARROWEST = 64
 
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
-
-#: The most tables that the elements of a row are folded into; how many elements there are at least for each
-#: place of one; the fewest elements, and columns, of one; how many numbers the elements of one place take
-#: turns with, where a table is in cache: the most bytes of that.
-JOINED, EACH, FILLING, APART, WAYS, NEARBY = 16, 8, 1 << 14, 16, 4, 1 << 17
 
 #: Nanoseconds of work from which several threads are worth waking.
 PARALLEL = 40_000
@@ -104,7 +99,7 @@ def _domain(shapes: list[tuple[int, ...]], given: tuple[int, ...]) -> tuple[int,
     return tuple(domain)
 
 
-class Planner:
+class Planner(Sinks):
     """Fills the plan for one set of shapes and strides, in bytes."""
 
     def __init__(self, frame: Frame, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> None:
@@ -155,11 +150,6 @@ class Planner:
         found += [((n, 0), place[n, True]) for n in self.frame.sinks]
         return {key: (shapes[i], strides[i]) for key, i in found}
 
-    def places_of(self, sink: Node) -> int:
-        """Return how many places of a sink indices reach."""
-        shape, _ = self.tables[sink, 0]
-        return math.prod(d for d, at in zip(shape, sink.params["along"], strict=True) if at is None)
-
     def _inside(self, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the shapes of what lies in the domain."""
         apart = {*self.frame.tables, *self.frame.sinks, self.frame.refused}
@@ -191,44 +181,6 @@ class Planner:
             "narrow": int(self.frame.columns and self.n <= NARROWEST and not (self.gathers or self.tiled)),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
-
-    def chunks_of(self, units: int) -> int:
-        """Return in how many chunks, with a table each, a row is folded into its sinks."""
-        return max(1, min(JOINED, units, self.joins()))
-
-    def joins(self) -> int:
-        """Return how many tables are worth joining: each is smaller than what is folded into it."""
-        most = max(self.places, default=0)
-        elements = self.steps * (1 if self.frame.columns else self.n)
-        return min(elements // (EACH * most * self.ways()), self.steps * self.n // FILLING) if most else 1
-
-    def ways(self) -> int:
-        """Return in how many numbers elements of one place are folded in turn."""
-        wide = sum(k * v.spec.dtype.itemsize for k, v in zip(self.places, self.frame.sinks, strict=True))
-        few = WAYS * wide <= NEARBY and WAYS * EACH * max(self.places, default=0) <= self.steps * self.n
-        return WAYS if self.frame.sinks and not self.frame.columns and few else 1
-
-    def is_direct(self) -> bool:
-        """Return whether elements may be folded where the outputs lie."""
-        own = ((i, o) for i, o in enumerate(self.frame.operands) if o.is_output and is_scatter(o.node))
-        return self.ways() == 1 and all(
-            self._is_even(o.node) and (self.inner[i] == o.itemsize if o.moves else self._is_whole(o.node))
-            for i, o in own
-        )
-
-    def _is_even(self, sink: Node) -> bool:
-        """Return whether the places of a sink are one step apart."""
-        steps = self.steps_of(sink)
-        return all(before[1] == own[0] * own[1] for before, own in itertools.pairwise(steps))
-
-    def _is_whole(self, sink: Node) -> bool:
-        """Return whether the places of a sink lie side by side."""
-        return self.steps_of(sink)[-1][1] == sink.spec.dtype.itemsize
-
-    def steps_of(self, sink: Node) -> list[tuple[int, int]]:
-        """Return the lengths and the strides of the axes that indices reach."""
-        triples = zip(*self.tables[sink, 0], sink.params["along"], strict=True)
-        return [(length, stride) for length, stride, at in triples if at is None]
 
     def ahead(self) -> int:
         """Return how many rows ahead memory is asked for; 0: not at all."""
@@ -269,12 +221,6 @@ class Planner:
         if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
         return SPREAD if far else COLUMNS
-
-    def piece_of_sinks(self) -> int:
-        """Return the most elements, or columns, whose places are found before they are folded."""
-        if not self.frame.columns:
-            return GATHERED
-        return COLUMNS if self.joins() > 1 else max(APART, self.n // JOINED // APART * APART)
 
     def transposed(self) -> tuple[int, ...]:
         """Return the operands whose rows lie across cache lines that neighbouring rows share."""
@@ -341,18 +287,6 @@ class Planner:
         own, shared = self.rooms(self.counts(sizes))
         return own, shared
 
-    def fill_sink(self, sink: Node, places: int, sizes: dict[str, int]) -> None:
-        """Write how many places a sink has, its strides, and those of the tables that are joined to it."""
-        frame, words = self.frame, self.words
-        words[frame.places_at(sink)] = places
-        step = sink.spec.dtype.itemsize * sizes["ways"] * (sizes["piece"] if frame.columns else 1)
-        for _, axis in reversed([pair for pair in frame.placed if pair[0] is sink]):
-            at = frame.axis_at(sink, axis)
-            words[frame.placed_at(sink, axis)] = words[at + 1]
-            if not sizes["direct"]:
-                words[at + 1] = step
-            step *= words[at]
-
     def rooms(self, counts: dict[str, int]) -> tuple[int, int]:
         """Say where buffers lie in scratch memory; how many bytes that is, each thread's own and shared."""
         unused = {
@@ -389,10 +323,5 @@ class Planner:
             "piece": sizes["piece"], "chunks": sizes["chunks"],
             "chunks * piece": sizes["chunks"] * sizes["piece"],
             "units * piece": sizes["units"] * sizes["piece"],
-            **{f"table {i}": self.table_of(k, sizes) for i, k in enumerate(self.places)},
+            **{f"table {i}": self.table_of(v, sizes) for i, v in enumerate(self.frame.sinks)},
         }  # fmt: skip
-
-    def table_of(self, places: int, sizes: dict[str, int]) -> int:
-        """Return the elements of all tables that are joined to a sink."""
-        wide = sizes["ways"] * (sizes["piece"] if self.frame.columns else 1)
-        return 0 if sizes["direct"] else sizes["chunks"] * places * wide

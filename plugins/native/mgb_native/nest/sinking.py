@@ -3,7 +3,8 @@
 Each chunk has a table of its own, and these are joined in their order: so the bits do not depend on which
 thread runs which chunk. Where a loop goes along the table, it folds vectors. Where neighbours belong to any
 place, a first loop finds the places of a unit, and a second one takes its elements one by one, neighbours to
-different numbers of a place: what was just written cannot be read at once.
+different numbers of a place: what was just written cannot be read at once. Sinks whose elements belong to the
+same places share a table: their numbers of a place lie side by side, and it is found once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .lanes import Access, Names, Value
 from .reaching import Reaching
 from .words import fold_step, nothing
 
+Nodes = tuple[Node, ...]
+
 #: For each sink where the table of a chunk begins.
 Tables = Mapping[Node, str]
 
@@ -32,9 +35,10 @@ class Sinking(Reaching):
         """Return the tables of a chunk: those of a single one are the outputs."""
         found = {}
         for v in sinks:
-            b = self.buffer_of("z", v)
+            mates = self.frame.together[v]
+            b = self.buffer_of("z", mates[0])
             passed = self.mul(self.mul(chunk, self.size(v)), self.index(b.itemsize))
-            own = self.add(self.buffer(b), passed)
+            own = self.add(self.add(self.buffer(b), passed), self.index(mates.index(v) * b.itemsize))
             direct = self.compare("ne", self.slot("direct"), self.index(0))
             found[v] = self.select(direct, rows[self.output_of(v)], own)
         return found
@@ -45,8 +49,16 @@ class Sinking(Reaching):
 
     def size(self, sink: Node) -> str:
         """Return how many numbers a table has."""
-        wide = self.slot("piece") if self.frame.columns else self.slot("ways")
-        return self.mul(self.slot(self.frame.places_at(sink)), wide)
+        return self.mul(self.slot(self.frame.places_at(sink)), self.size_of_place(sink))
+
+    def size_of_place(self, sink: Node) -> str:
+        """Return how many numbers a place has in it, those of the sinks that share it among them."""
+        wide = self.slot("piece" if self.frame.columns else "ways")
+        return self.mul(wide, self.index(len(self.frame.together[sink])))
+
+    def at_number(self, sink: Node, number: str) -> str:
+        """Return which one of a table it is, counted from the first of the sink."""
+        return self.mul(number, self.index(len(self.frame.together[sink])))
 
     def table(self, sink: Node, address: str) -> Access:
         """Return how a loop reaches the numbers from `address` on."""
@@ -57,7 +69,8 @@ class Sinking(Reaching):
         """Let tables begin with what a fold of nothing is."""
         for v, start in tables.items():
             if not self.frame.columns:
-                self.fill({v: self.table(v, start)}, self.size(v))
+                if v is self.frame.together[v][0]:
+                    self.clear_numbers(self.frame.together[v], tables)
                 continue
             step = self.slot(self.frame.axis_at(v, self.axes_of(v)[-1]) + 1)
 
@@ -68,6 +81,22 @@ class Sinking(Reaching):
                 return ()
 
             self.loop(self.index(0), self.slot(self.frame.places_at(v)), self.index(1), [], turn, "place")
+
+    def clear_numbers(self, mates: Nodes, tables: Tables) -> None:
+        """Let a table begin with that, which sinks share."""
+        first = mates[0]
+        if all(fold_of(v) == fold_of(first) for v in mates):
+            self.fill({first: self.table(first, tables[first])}, self.size(first))
+            return
+
+        def turn(i: str, _: list[str]) -> Sequence[str]:
+            for v in mates:
+                number = Value(nothing(Body(self, SCALAR), v, held(v)))
+                self.write(self.table(v, tables[v]), self.at_number(v, i), number)
+            return ()
+
+        count = self.mul(self.slot(self.frame.places_at(first)), self.slot("ways"))
+        self.loop(self.index(0), count, self.index(1), [], turn, "number")
 
     def axes_of(self, sink: Node) -> list[int]:
         """Return the axes that indices reach."""
@@ -90,25 +119,29 @@ class Sinking(Reaching):
         if v in lines:
             self.fold_into(lines[v], v, i, value, lanes)
             return
-        offset = self.offset(v, names, lanes)
-        places = self.view("i64", self.buffer(self.buffer_of("w", v)))
-        self.store(offset, places, i, lanes.of("i64"), lanes.mask)
+        if v is self.frame.together[v][0]:
+            offset = self.offset(v, names, lanes)
+            places = self.view("i64", self.buffer(self.buffer_of("w", v)))
+            self.store(offset, places, i, lanes.of("i64"), lanes.mask)
         self.write(self.at_buffer(self.buffer_of("v", v)), i, Value(value, lanes.count), lanes)
 
-    def fold_noted(self, v: Node, table: str, count: str) -> None:
+    def fold_noted(self, mates: Nodes, tables: Tables, count: str) -> None:
         """Fold the elements of a unit whose places are noted, one by one."""
-        values, size = self.at_buffer(self.buffer_of("v", v)), self.index(v.spec.dtype.itemsize)
-        places = self.view("i64", self.buffer(self.buffer_of("w", v)))
+        first, columns = mates[0], self.frame.columns
+        places = self.view("i64", self.buffer(self.buffer_of("w", first)))
+        values = {v: self.at_buffer(self.buffer_of("v", v)) for v in mates}
         ways = self.change("bitcast", self.sub(self.slot("ways"), self.index(1)), INDEX, WORD)
 
         def turn(i: str, _: list[str]) -> Sequence[str]:
             offset = self.change("bitcast", self.load(places, i, WORD), WORD, INDEX)
-            if not self.frame.columns:
+            number = i
+            if not columns:
                 way = self.apply("and", (self.change("bitcast", i, INDEX, WORD), ways), WORD)
-                way = self.change("bitcast", way, WORD, INDEX)
-            number = self.mul(i if self.frame.columns else way, size)
-            access = self.table(v, self.add(self.add(table, offset), number))
-            self.fold_into(access, v, self.index(0), self.read(values, i).name, SCALAR)
+                number = self.at_number(first, self.change("bitcast", way, WORD, INDEX))
+            place = self.add(offset, self.mul(number, self.index(first.spec.dtype.itemsize)))
+            for v in mates:
+                access = self.table(v, self.add(tables[v], place))
+                self.fold_into(access, v, self.index(0), self.read(values[v], i).name, SCALAR)
             return ()
 
         self.loop(self.index(0), count, self.index(1), [], turn)
@@ -116,40 +149,69 @@ class Sinking(Reaching):
     # when all are done
 
     def join_tables(self, rows: Mapping[Operand, str], width: str) -> None:
-        """Write what the tables of all chunks are together, unless a single one is the output."""
+        """Write what the tables of all chunks are together, unless a single one is the output.
+
+        Those who share the row, each with some of its chunks, share the places.
+        """
         if not self.frame.sinks:
             return
 
         def join() -> None:
-            first = self.tables(self.frame.sinks, rows, self.index(0))
-            for v, table in first.items():
-                self.fold_tables(v, table, rows)
-                self.put_table(v, table, rows[self.output_of(v)], width)
+            tables = self.tables(self.frame.sinks, rows, self.index(0))
+            for v in self.frame.sinks:
+                places = self.own_places(v)
+                if v is self.frame.together[v][0]:
+                    self.fold_tables(self.frame.together[v], tables, rows, places)
+            for v in self.frame.sinks:
+                self.put_table(v, tables[v], rows[self.output_of(v)], width, self.own_places(v))
 
         last = self.compare("eq", self.span("last"), self.index(self.frame.stages))
-        wanted = self.both(last, self.compare("eq", self.span("chunk0"), self.index(0)))
-        self.when(self.both(wanted, self.compare("eq", self.slot("direct"), self.index(0))), join)
+        self.when(self.both(last, self.compare("eq", self.slot("direct"), self.index(0))), join)
 
-    def fold_tables(self, v: Node, table: str, rows: Mapping[Operand, str]) -> None:
+    def own_places(self, sink: Node) -> tuple[str, str]:
+        """Return the places that this part of the work joins."""
+        count, chunks = self.slot(self.frame.places_at(sink)), self.slot("chunks")
+        first, last = (
+            self.div(self.mul(count, chunk), chunks) for chunk in (self.span("chunk0"), self.span("chunk1"))
+        )
+        return first, last
+
+    def fold_tables(
+        self, mates: Nodes, tables: Tables, rows: Mapping[Operand, str], places: tuple[str, str]
+    ) -> None:
         """Fold the tables of the other chunks into that of the first one."""
-        to = self.table(v, table)
+        first = mates[0]
+        wide = self.slot("piece" if self.frame.columns else "ways")
+        number, count = self.mul(places[0], wide), self.mul(self.sub(places[1], places[0]), wide)
+        passed = self.mul(self.at_number(first, number), self.index(first.spec.dtype.itemsize))
+        alike = all(fold_of(v) == fold_of(first) for v in mates)
+        to = {v: self.table(v, self.add(tables[v], passed)) for v in mates}
 
         def chunk(counter: str, _: list[str]) -> Sequence[str]:
-            own = self.table(v, self.tables([v], rows, counter)[v])
+            others = self.tables(mates, rows, counter)
+            own = {v: self.table(v, self.add(start, passed)) for v, start in others.items()}
 
-            def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
-                self.fold_into(to, v, i, self.read(own, i, lanes).name, lanes)
+            def vector(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+                self.fold_into(to[first], first, i, self.read(own[first], i, lanes).name, lanes)
                 return ()
 
-            self.over(self.size(v), self.width([v.inputs[0]]), [], turn)
+            def one(i: str, _: list[str]) -> Sequence[str]:
+                at = self.at_number(first, i)
+                for v in mates:
+                    self.fold_into(to[v], v, at, self.read(own[v], at).name, SCALAR)
+                return ()
+
+            if alike:
+                self.over(self.at_number(first, count), self.width([first.inputs[0]]), [], vector)
+            else:
+                self.loop(self.index(0), count, self.index(1), [], one, "number")
             return ()
 
         self.loop(self.index(1), self.slot("chunks"), self.index(1), [], chunk, "chunk")
 
-    def put_table(self, v: Node, table: str, output: str, width: str) -> None:
+    def put_table(self, v: Node, table: str, output: str, width: str, places: tuple[str, str]) -> None:
         """Write a table to the places of the output."""
-        o, wide = self.output_of(v), self.slot("piece" if self.frame.columns else "ways")
-        step = self.mul(wide, self.index(v.spec.dtype.itemsize))
+        o, step = self.output_of(v), self.mul(self.size_of_place(v), self.index(v.spec.dtype.itemsize))
 
         def turn(place: str, _: list[str]) -> Sequence[str]:
             own, address = (
@@ -169,7 +231,7 @@ class Sinking(Reaching):
             self.put_apart(o, address, width)
             return ()
 
-        self.loop(self.index(0), self.slot(self.frame.places_at(v)), self.index(1), [], turn, "place")
+        self.loop(*places, self.index(1), [], turn, "place")
 
     def placed(self, v: Node, place: str, output: str) -> str:
         """Return where the output has its place of this number."""
@@ -187,6 +249,11 @@ class Sinking(Reaching):
         begun = [(nothing(body, v, held(v)), body.type(held(v)))]
 
         def turn(way: str, given: list[str]) -> Sequence[str]:
-            return [fold_step(body, v, given[0], self.read(own, way).name, held(v))]
+            return [fold_step(body, v, given[0], self.read(own, self.at_number(v, way)).name, held(v))]
 
         return Value(self.loop(self.index(0), self.slot("ways"), self.index(1), begun, turn, "way")[0])
+
+
+def fold_of(sink: Node) -> tuple[str, str]:
+    """Return how elements are folded, and their dtype."""
+    return sink.op.name, sink.spec.dtype.name

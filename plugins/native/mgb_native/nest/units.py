@@ -138,8 +138,8 @@ class Units:
         nest = self.nest
         done = self.elements(at, unit, count, given)
         for v in self.part.scatters:
-            if self.frame.scatters(v):
-                nest.fold_noted(v, self.tables[v], count)
+            if self.frame.scatters(v) and v is self.frame.together[v][0]:
+                nest.fold_noted(self.frame.together[v], self.tables, count)
         for o in self.written:
             if o.moves:
                 nest.put_apart(o, at[o], count)
