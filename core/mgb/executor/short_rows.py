@@ -74,7 +74,7 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
     if order is None:
         yield step
         return
-    graph, reads = _graph(step.graph, order), list[Node]()
+    graph, reads, size = _graph(step.graph, order), list[Node](), prod(domain(step.graph))
     for read, inner in zip(step.reads, graph.inputs, strict=True):
         views = _views(read, aligned(read.spec.shape, len(order)), order, inner.spec.shape)
         yield from (_viewed(view) for view in views)
@@ -84,7 +84,7 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
     for out, wanted in zip(graph.outputs, step.writes, strict=True):
         result = input_node(out.spec, out.source)
         views = _views(result, aligned(out.spec.shape, len(order)), back, wanted.spec.shape)
-        if views and wanted in laid_out and not folds:
+        if views and wanted in laid_out and not (folds and out.spec.size == size):
             views.append(_node(CONCAT, views[-1], axis=0))
         stored.append(result if views else wanted)
         moved.append(views)
@@ -103,30 +103,38 @@ def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
     folded, shape = reduced_axes(graph), domain(graph)
     long = [a for a, d in enumerate(shape) if d != 1]
     if not folded:
-        return _outward(step, shape, long, traits.short_rows) if traits.strided_outputs else None
+        if not traits.strided_outputs or about(prod(shape)) < ELEMENTS:
+            return None
+        moved = _outward(step, shape, long, traits.short_rows)
+        return None if moved == long else (*(a for a, d in enumerate(shape) if d == 1), *moved)
     row = [shape[a] for a in takewhile(lambda a: a in folded, reversed(long))]
     single = [a for a, d in enumerate(shape) if d == 1]
     kept = [a for a in long if a not in folded]
     if row and prod(row) <= traits.short_rows and about(prod(shape[a] for a in kept)) >= ROWS:
+        if traits.strided_outputs:
+            kept = _outward(step, shape, kept, traits.short_rows)
         return (*single, *(a for a in long if a in folded), *kept)
     return (*single, *long) if len(long) > 1 and long[-1] != len(shape) - 1 else None  # rows of one
 
 
-def _outward(step: Step, shape: Shape, long: list[int], longest: int) -> tuple[int, ...] | None:
-    """Return the last axis before those that make a long row, if it and the one before make a short one."""
-    if len(long) < 2 or shape[long[-1]] > longest or about(prod(shape)) < ELEMENTS:
-        return None
+def _outward(step: Step, shape: Shape, axes: list[int], longest: int) -> list[int]:
+    """Return the axes, short ones at the end before those that make a long row.
+
+    Some stay: they make a row with the axis before, since every operand lies so.
+    """
     operands = [(read.spec.shape, lying(read)) for read in step.reads]
     operands += [(out.spec.shape, row_major(out.spec.shape)) for out in step.graph.outputs]
-    before, last = long[-2:]
     strides = [broadcast_strides(own, steps, shape) for own, steps in operands]
-    if all(steps[before] == steps[last] * shape[last] for steps in strides):
-        return None
-    order = [a for a in range(len(shape)) if a != last]
+    order, short = list(axes), list[int]()
+    while len(order) > 1 and shape[order[-1]] <= longest:
+        before, last = order[-2:]
+        if all(steps[before] == steps[last] * shape[last] for steps in strides):
+            break
+        short.insert(0, order.pop())
     place = len(order)
     while place and about(prod(shape[a] for a in order[place:])) < LONG:
         place -= 1
-    return (*order[:place], last, *order[place:])
+    return [*order[:place], *short, *order[place:]]
 
 
 def _is_flat(leaf: Node) -> bool:

@@ -46,6 +46,21 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "transposed": (lambda x: (np.exp(x.T)).sum(axis=1), [(5, 600)]),
     "every axis": (lambda x: (x * x).sum(), [(300, 3)]),
     "long rows": (softmax, [(300, 40)]),
+    "products of vectors": (
+        lambda a, x, y: a - x[:, :, None] * y[:, None],
+        [(3000, 8, 8), (3000, 8), (3000, 8)],
+    ),
+    "matrices times vectors": (lambda a, x: (a * x[:, None]).sum(axis=2), [(3000, 3, 3), (3000, 3)]),
+    "distances to a few": (lambda x, c: ((x - c) ** 2).sum(axis=2) * 0.5, [(2000, 1, 5), (12, 5)]),
+    "more short axes": (lambda a, x: a * x[:, None, :, None], [(2000, 3, 2, 4), (2000, 2)]),
+    "what is between": (
+        lambda a, x: np.tanh((a * x[:, None]).sum(axis=2)).sum(axis=1),
+        [(900, 4, 6), (900, 6)],
+    ),
+    "also the largest": (
+        lambda a, x: a - (a * x[:, None]).max(axis=2, keepdims=True),
+        [(900, 4, 6), (900, 6)],
+    ),
 }
 
 
@@ -66,6 +81,14 @@ def test_only_many_short_rows_are_transposed() -> None:
     for shape, turned in [((700, 10), True), ((700, 40), False), ((10, 10), False)]:
         text = str(trace(softmax).explain(Tensor(numbers(*shape))))
         assert ("short rows" in text) == turned, shape
+
+
+@pytest.mark.parametrize("name", ["products of vectors", "matrices times vectors", "distances to a few"])
+def test_long_axis_is_the_last_in_a_kernel(name: str) -> None:
+    function, shapes = CASES[name]
+    arrays = [numbers(*shape) for shape in shapes]
+    text = str(trace(function).explain(*map(Tensor, arrays))).split("summary")[1]
+    assert f",{shapes[0][0]}]" in text
 
 
 def test_values_match_numpy_at_new_shapes() -> None:
