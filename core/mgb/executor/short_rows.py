@@ -25,7 +25,9 @@ from ..ir import Graph, Kind, Node, Op, input_node
 from ..ir.sizes import about, same_shape
 from ..ir.strides import broadcast_strides, row_major
 from ..ops.declare import op_of
+from ..ops.dot import DOT
 from ..ops.layout import RESHAPE, TRANSPOSE, concat
+from ..ops.look_up import Along, reach
 from .views import lying
 
 Shape = tuple[int, ...]
@@ -75,8 +77,10 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
         yield step
         return
     graph, reads, size = _graph(step.graph, order), list[Node](), prod(domain(step.graph))
-    for read, inner in zip(step.reads, graph.inputs, strict=True):
-        views = _views(read, aligned(read.spec.shape, len(order)), order, inner.spec.shape)
+    factors = _factors(step.graph)
+    for read, own, inner in zip(step.reads, step.graph.inputs, graph.inputs, strict=True):
+        full = aligned(read.spec.shape, len(order)) if own not in factors else ()
+        views = _views(read, full, order, inner.spec.shape) if full else []
         yield from (_viewed(view) for view in views)
         reads.append(views[-1] if views else read)
     back, folds = tuple(int(a) for a in np.argsort(order)), bool(reduced_axes(step.graph))
@@ -98,12 +102,15 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
 def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
     """Return the axes of the domain in the order of the turned one; None: they stay where they are."""
     graph = step.graph
-    if any(n.op.kind not in (Kind.ELEMENTWISE, Kind.REDUCE) and not _is_flat(n) for n in graph.nodes):
+    takes = (Kind.ELEMENTWISE, Kind.REDUCE)
+    if any(n.op.kind not in takes and n.op.name != DOT and not _is_flat(n) for n in graph.nodes):
+        return None
+    if any(r.op.name != DOT for i in _factors(graph) for r in graph.readers[i]):
         return None
     folded, shape = reduced_axes(graph), domain(graph)
     long = [a for a, d in enumerate(shape) if d != 1]
     if not folded:
-        if not traits.strided_outputs or about(prod(shape)) < ELEMENTS:
+        if not traits.strided_outputs or about(prod(shape)) < ELEMENTS or _factors(graph):
             return None
         moved = _outward(step, shape, long, traits.short_rows)
         return None if moved == long else (*(a for a, d in enumerate(shape) if d == 1), *moved)
@@ -122,8 +129,12 @@ def _outward(step: Step, shape: Shape, axes: list[int], longest: int) -> list[in
 
     Some stay: they make a row with the axis before, since every operand lies so.
     """
-    operands = [(read.spec.shape, lying(read)) for read in step.reads]
-    operands += [(out.spec.shape, row_major(out.spec.shape)) for out in step.graph.outputs]
+    operands = [(out.spec.shape, row_major(out.spec.shape)) for out in step.graph.outputs]
+    factors = _factors(step.graph)
+    for read, inner in zip(step.reads, step.graph.inputs, strict=True):
+        own, steps = read.spec.shape, lying(read)
+        alongs = factors.get(inner, [tuple(range(-len(own), 0))])
+        operands += [(reach(own, along), reach(steps, along, 0)) for along in alongs]
     strides = [broadcast_strides(own, steps, shape) for own, steps in operands]
     order, short = list(axes), list[int]()
     while len(order) > 1 and shape[order[-1]] <= longest:
@@ -135,6 +146,16 @@ def _outward(step: Step, shape: Shape, axes: list[int], longest: int) -> list[in
     while place and about(prod(shape[a] for a in order[place:])) < LONG:
         place -= 1
     return [*order[:place], *short, *order[place:]]
+
+
+def _factors(graph: Graph) -> dict[Node, list[Along]]:
+    """Return the inputs that products go through, with the axes of the domain along which they lie."""
+    found: dict[Node, list[Along]] = {}
+    for node in graph.nodes:
+        if node.op.name == DOT:
+            for operand, along in zip(node.inputs, node.params["along"], strict=True):
+                found.setdefault(operand, []).append(along)
+    return found
 
 
 def _is_flat(leaf: Node) -> bool:
@@ -171,13 +192,22 @@ def _viewed(view: Node) -> Step:
 
 def _graph(graph: Graph, order: tuple[int, ...]) -> Graph:
     """Return the group over the turned domain."""
-    copy = {i: input_node(replace(i.spec, shape=_permuted(i, order)), i.source) for i in graph.inputs}
+    factors = _factors(graph)
+    copy = {
+        i: i if i in factors else input_node(replace(i.spec, shape=_permuted(i, order)), i.source)
+        for i in graph.inputs
+    }
     copy |= {n: n for n in graph.nodes if n.op.kind is Kind.LEAF}
     for node in (n for n in graph.nodes if n not in copy):
         params, inputs = dict(node.params), tuple(copy[i] for i in node.inputs)
         if node.op.kind is Kind.REDUCE:
             lead = len(order) - node.inputs[0].spec.ndim
             params["axis"] = tuple(sorted(order.index(a + lead) for a in params["axis"]))
+        elif node.op.name == DOT:
+            params["along"] = tuple(
+                tuple(None if at is None else order.index(at + len(order)) - len(order) for at in along)
+                for along in params["along"]
+            )
         copy[node] = Node(
             node.op, inputs, params, node.op.infer(*[i.spec for i in inputs], **params), node.source
         )
