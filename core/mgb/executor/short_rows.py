@@ -88,7 +88,8 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
     for out, wanted in zip(graph.outputs, step.writes, strict=True):
         result = input_node(out.spec, out.source)
         views = _views(result, aligned(out.spec.shape, len(order)), back, wanted.spec.shape)
-        if views and wanted in laid_out and not (folds and out.spec.size == size):
+        turns = any(view.op is TRANSPOSE for view in views)
+        if turns and wanted in laid_out and not (folds and out.spec.size == size):
             views.append(_node(CONCAT, views[-1], axis=0))
         stored.append(result if views else wanted)
         moved.append(views)
