@@ -76,20 +76,17 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
     if order is None:
         yield step
         return
-    graph, reads, size = _graph(step.graph, order), list[Node](), prod(domain(step.graph))
-    factors = _factors(step.graph)
+    graph, reads, factors = _graph(step.graph, order), list[Node](), _factors(step.graph)
     for read, own, inner in zip(step.reads, step.graph.inputs, graph.inputs, strict=True):
         full = aligned(read.spec.shape, len(order)) if own not in factors else ()
         views = _views(read, full, order, inner.spec.shape) if full else []
         yield from (_viewed(view) for view in views)
         reads.append(views[-1] if views else read)
-    back, folds = tuple(int(a) for a in np.argsort(order)), bool(reduced_axes(step.graph))
-    stored, moved = list[Node](), list[list[Node]]()
+    back, stored, moved = tuple(int(a) for a in np.argsort(order)), list[Node](), list[list[Node]]()
     for out, wanted in zip(graph.outputs, step.writes, strict=True):
         result = input_node(out.spec, out.source)
         views = _views(result, aligned(out.spec.shape, len(order)), back, wanted.spec.shape)
-        turns = any(view.op is TRANSPOSE for view in views)
-        if turns and wanted in laid_out and not (folds and out.spec.size == size):
+        if any(view.op is TRANSPOSE for view in views) and wanted in laid_out and _is_put(out, step.graph):
             views.append(_node(CONCAT, views[-1], axis=0))
         stored.append(result if views else wanted)
         moved.append(views)
@@ -98,6 +95,11 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
         yield from (_viewed(view) for view in views[:-1])
         if views:
             yield replace(_viewed(views[-1]), writes=(wanted,))
+
+
+def _is_put(out: Node, graph: Graph) -> bool:
+    """Return whether a kernel puts a result where it is wanted; not where a whole domain is folded, too."""
+    return not reduced_axes(graph) or out.spec.size != prod(domain(graph))
 
 
 def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
