@@ -19,6 +19,7 @@ from ..fusion import (
     marked,
     place_extents,
     recompute,
+    rows_apart,
     split,
     taken_apart,
     vector_products,
@@ -220,6 +221,7 @@ def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph
     graph = looked_up(graph, backend.traits, _allowed(options))
     graph = marked(graph, backend.traits, _allowed(options))
     graph = folded_into(graph, backend.traits, _allowed(options))
+    graph = rows_apart(graph, backend.traits, _allowed(options))
     graph = split(graph, backend.traits, _allowed(options))
     graph = taken_apart(place_extents(graph), backend.traits, _allowed(options))
     graph = flat_draws(graph, backend.traits, _allowed(options))

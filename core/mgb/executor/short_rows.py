@@ -26,8 +26,9 @@ from ..ir import Graph, Kind, Node, Op, input_node
 from ..ir.sizes import about, same_shape
 from ..ir.strides import broadcast_strides, row_major
 from ..ops.declare import op_of
+from ..ops.dot import DOT
 from ..ops.layout import RESHAPE, TRANSPOSE, concat
-from ..ops.look_up import Along
+from ..ops.look_up import Along, reach
 from ..ops.primitives import IOTA
 from .views import lying
 
@@ -86,12 +87,11 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
         views = _views(read, aligned(read.spec.shape, len(order)), order, inner.spec.shape)
         yield from (_viewed(view) for view in views)
         reads.append(views[-1] if views else read)
-    back, folds = tuple(int(a) for a in np.argsort(order)), bool(reduced_axes(step.graph))
-    stored, moved = list[Node](), list[list[Node]]()
+    back, stored, moved = tuple(int(a) for a in np.argsort(order)), list[Node](), list[list[Node]]()
     for out, wanted in zip(graph.outputs, step.writes, strict=True):
         result = input_node(out.spec, out.source)
         views = _views(result, aligned(out.spec.shape, len(order)), back, wanted.spec.shape)
-        if views and wanted in laid_out and not folds:
+        if any(view.op is TRANSPOSE for view in views) and wanted in laid_out and _is_put(out, step.graph):
             views.append(_node(CONCAT, views[-1], axis=0))
         stored.append(result if views else wanted)
         moved.append(views)
@@ -102,6 +102,11 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
             yield replace(_viewed(views[-1]), writes=(wanted,))
 
 
+def _is_put(out: Node, graph: Graph) -> bool:
+    """Return whether a kernel puts a result where it is wanted; not where a whole domain is folded, too."""
+    return not reduced_axes(graph) or out.spec.size != prod(domain(graph))
+
+
 def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
     """Return the axes of the domain in the order of the turned one; None: they stay where they are."""
     graph = step.graph
@@ -110,36 +115,60 @@ def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
     folded, shape = reduced_axes(graph), domain(graph)
     long = [a for a, d in enumerate(shape) if d != 1]
     if not folded:
-        return _outward(step, shape, long, traits.short_rows) if traits.strided_outputs else None
+        if not traits.strided_outputs or about(prod(shape)) < ELEMENTS or _factors(graph):
+            return None
+        moved = _outward(step, shape, long, traits.short_rows)
+        return None if moved == long else (*(a for a, d in enumerate(shape) if d == 1), *moved)
     row = [shape[a] for a in takewhile(lambda a: a in folded, reversed(long))]
     single = [a for a, d in enumerate(shape) if d == 1]
     kept = [a for a in long if a not in folded]
     if row and prod(row) <= traits.short_rows and about(prod(shape[a] for a in kept)) >= ROWS:
+        if traits.strided_outputs:
+            kept = _outward(step, shape, kept, traits.short_rows)
         return (*single, *(a for a in long if a in folded), *kept)
     return (*single, *long) if len(long) > 1 and long[-1] != len(shape) - 1 else None  # rows of one
 
 
-def _outward(step: Step, shape: Shape, long: list[int], longest: int) -> tuple[int, ...] | None:
-    """Return the last axis before those that make a long row, if it and the one before make a short one."""
-    if len(long) < 2 or shape[long[-1]] > longest or about(prod(shape)) < ELEMENTS:
-        return None
-    operands = [(read.spec.shape, lying(read)) for read in step.reads]
-    operands += [(out.spec.shape, row_major(out.spec.shape)) for out in step.graph.outputs]
-    before, last = long[-2:]
+def _outward(step: Step, shape: Shape, axes: list[int], longest: int) -> list[int]:
+    """Return the axes, short ones at the end before those that make a long row.
+
+    Some stay: they make a row with the axis before, since every operand lies so.
+    """
+    operands = [(out.spec.shape, row_major(out.spec.shape)) for out in step.graph.outputs]
+    factors = _factors(step.graph)
+    for read, inner in zip(step.reads, step.graph.inputs, strict=True):
+        own, steps = read.spec.shape, lying(read)
+        alongs = factors.get(inner, [tuple(range(-len(own), 0))])
+        operands += [(reach(own, along), reach(steps, along, 0)) for along in alongs]
     strides = [broadcast_strides(own, steps, shape) for own, steps in operands]
-    if all(steps[before] == steps[last] * shape[last] for steps in strides):
-        return None
-    order = [a for a in range(len(shape)) if a != last]
+    order, short = list(axes), list[int]()
+    while len(order) > 1 and shape[order[-1]] <= longest:
+        before, last = order[-2:]
+        if all(steps[before] == steps[last] * shape[last] for steps in strides):
+            break
+        short.insert(0, order.pop())
     place = len(order)
     while place and about(prod(shape[a] for a in order[place:])) < LONG:
         place -= 1
-    return (*order[:place], last, *order[place:])
+    return [*order[:place], *short, *order[place:]]
+
+
+def _factors(graph: Graph) -> dict[Node, list[Along]]:
+    """Return the inputs that products go through, with the axes of the domain along which they lie."""
+    found: dict[Node, list[Along]] = {}
+    for node in graph.nodes:
+        if node.op.name == DOT:
+            for operand, along in zip(node.inputs, node.params["along"], strict=True):
+                found.setdefault(operand, []).append(along)
+    return found
 
 
 def _can_turn(node: Node, graph: Graph) -> bool:
     """Return whether it can be had over a turned domain: of constants those that vary along no axis."""
     if node.op.kind is Kind.LEAF:
         return sum(d != 1 for d in node.spec.shape) <= (node.op is IOTA)
+    if node.op.name == DOT:
+        return tables(graph).issuperset(node.inputs)
     if node.op is LOOK_UP:
         table, *others = node.inputs
         own = table in tables(graph)  # else it is turned with the domain, and its axes are in another order
@@ -192,6 +221,8 @@ def _graph(graph: Graph, order: tuple[int, ...]) -> Graph:
             params["axis"] = tuple(sorted(order.index(a + lead) for a in params["axis"]))
         elif node.op is LOOK_UP:
             params["along"] = _along(node, order, node.inputs[0] in apart)
+        elif node.op.name == DOT:
+            params["along"] = tuple(_moved(along, order) for along in params["along"])
         copy[node] = node
         if node.op.kind is not Kind.LEAF or node.op is IOTA:
             spec = node.op.infer(*[i.spec for i in inputs], **params)
@@ -201,6 +232,9 @@ def _graph(graph: Graph, order: tuple[int, ...]) -> Graph:
 
 def _along(look_up: Node, order: tuple[int, ...], is_apart: bool) -> Along:
     """Return how the axes of a table lie along those of the turned domain."""
-    along: Along = look_up.params["along"]
-    found = [None if at is None else order.index(at + len(order)) - len(order) for at in along]
-    return tuple(found) if is_apart else tuple(found[a] for a in order)
+    found = _moved(look_up.params["along"], order)
+    return found if is_apart else tuple(found[a] for a in order)
+
+
+def _moved(along: Along, order: tuple[int, ...]) -> Along:
+    return tuple(None if at is None else order.index(at + len(order)) - len(order) for at in along)

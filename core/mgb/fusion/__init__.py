@@ -10,6 +10,7 @@ from .legality import FusionConfig, accepts
 from .marks import marked
 from .pieces import split
 from .recompute import recompute
+from .rows import rows_apart
 from .scatters import folded_into
 from .step import Step
 from .vectors import vector_products
@@ -28,6 +29,7 @@ __all__ = [
     "number_node",
     "place_extents",
     "recompute",
+    "rows_apart",
     "split",
     "taken_apart",
     "vector_products",

@@ -6,6 +6,8 @@ the matrix, and what comes after, into the same pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from ..ops.reduce import reduce_sum
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite
+from ..passes.rewrite import inputs_of, node_of, read_once, reshaped, rewrite
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts, bare
 
@@ -32,7 +34,7 @@ from .legality import DEFAULT, FusionConfig, accepts, bare
 LEAST, MOST = 1 << 12, 1 << 26
 
 
-CONCAT = op_of(concat)
+CONCAT, DOT = op_of(concat), op_of(dot)
 
 #: With how many vectors a matrix is multiplied in one pass; from how many elements of it, and terms.
 LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
@@ -72,7 +74,68 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
         return reshaped(found, node.spec.shape)
 
     expanded = rewrite(graph, rule)
-    return merge(delay_broadcasts(delay_reshapes(expanded))) if expanded.has(RESHAPE) else expanded
+    if not expanded.has(RESHAPE):
+        return expanded
+    return merge(_with_axes_split(delay_broadcasts(delay_reshapes(expanded)), traits.short_rows))
+
+
+def _with_axes_split(graph: Graph, longest: int) -> Graph:
+    """Give products the axes into which a reshape splits theirs, if a short one of these is folded next."""
+    single = read_once(graph)
+
+    def rule(node: Node, *values: Tensor) -> Tensor | None:
+        if node.op is not RESHAPE or node.inputs[0].op is not DOT or node.inputs[0] not in single:
+            return None
+        if not any(_is_short(fold, longest) for fold in _folds(graph, node)):
+            return None
+        runs = _runs(node.inputs[0].spec.shape, node.spec.shape)
+        return None if runs is None else _split(values[0], runs, node.spec.shape)
+
+    return rewrite(graph, rule) if graph.has(DOT) else graph
+
+
+def _folds(graph: Graph, node: Node) -> Iterator[Node]:
+    """Yield the reductions of what is computed of a value, as large as it."""
+    for reader in graph.readers[node]:
+        if reader.op.kind is Kind.REDUCE:
+            yield reader
+        elif reader.op.kind is Kind.ELEMENTWISE and same_shape(reader.spec.shape, node.spec.shape):
+            yield from _folds(graph, reader)
+
+
+def _is_short(fold: Node, longest: int) -> bool:
+    shape, axis = fold.inputs[0].spec.shape, fold.params["axis"]
+    return tuple(axis) == (len(shape) - 1,) and type(shape[-1]) is int and shape[-1] <= longest
+
+
+def _runs(shape: Sequence[Any], split: Sequence[Any]) -> list[list[int]] | None:
+    """Return for each axis of a shape those that it is split into, counted from the end; None: it is not."""
+    left, runs = list(range(-len(split), 0)), list[list[int]]()
+    for length in shape:
+        run = left[:1]
+        while len(run) < len(left) and not same_shape((prod(split[a] for a in run),), (length,)):
+            run = left[: len(run) + 1]
+        if not same_shape((prod(split[a] for a in run),), (length,)):
+            return None
+        left = left[len(run) :]
+        runs.append(run)
+    return None if left else runs
+
+
+def _split(product: Tensor, runs: Sequence[Sequence[int]], split: Sequence[Any]) -> Tensor:
+    """Return a product whose axes are split into `runs` of axes of the shape `split`."""
+    node, factors, alongs = node_of(product), list[Tensor](), list[tuple[int | None, ...]]()
+    for operand, along in zip(inputs_of(product, DOT) or (), node.params["along"], strict=True):
+        shape, own = list[Any](), list[int | None]()
+        for length, at in zip(operand.shape, along, strict=True):
+            run = [] if at is None else runs[at]
+            if at is None or length == 1:
+                run = run[-1:]
+            shape += [split[a] for a in run] if len(run) > 1 else [length]
+            own += run or [None]
+        factors.append(reshaped(operand, tuple(shape)))
+        alongs.append(tuple(own))
+    return dot(*factors, along=tuple(alongs))
 
 
 def _as_thin(node: Node, a: Tensor, b: Tensor) -> Tensor | None:

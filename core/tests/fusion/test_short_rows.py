@@ -34,6 +34,12 @@ def variance(x: Any, scale: Any) -> Any:
     return (deviation * deviation).mean(axis=-1) * 2.0, deviation * scale
 
 
+def mixed(x: Any, w: Any, count: int) -> Any:
+    return (x @ w).reshape(x.shape[0], w.shape[1] // count, count)
+
+
+MIXTURE = [(3000, 7), (7, 96), (12, 8)]
+
 #: By names: a function of arrays, and the shapes of these.
 CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "distances of points": (lambda a, b: ((a[:, None] - b) ** 2).sum(axis=2), [(40, 3), (30, 3)]),
@@ -46,6 +52,31 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "transposed": (lambda x: (np.exp(x.T)).sum(axis=1), [(5, 600)]),
     "every axis": (lambda x: (x * x).sum(), [(300, 3)]),
     "long rows": (softmax, [(300, 40)]),
+    "products of vectors": (
+        lambda a, x, y: a - x[:, :, None] * y[:, None],
+        [(3000, 8, 8), (3000, 8), (3000, 8)],
+    ),
+    "matrices times vectors": (lambda a, x: (a * x[:, None]).sum(axis=2), [(3000, 3, 3), (3000, 3)]),
+    "distances to a few": (lambda x, c: ((x - c) ** 2).sum(axis=2) * 0.5, [(2000, 1, 5), (12, 5)]),
+    "more short axes": (lambda a, x: a * x[:, None, :, None], [(2000, 3, 2, 4), (2000, 2)]),
+    "products that are split": (lambda x, w, m: ((mixed(x, w, 8) - m) ** 2).sum(axis=2), MIXTURE),
+    "also their rows": (lambda x, w, m: np.abs(mixed(x, w, 4) * 2.0).max(axis=2) + m[0, 0], MIXTURE),
+    "in batches": (
+        lambda x, w: (np.cosh((x @ w).reshape(5, 400, 1, 6, 3) * 0.1) * 2.0).sum(axis=4),
+        [(5, 400, 20), (5, 20, 18)],
+    ),
+    "read whole, too": (
+        lambda x, w, m: ((mixed(x, w, 8) ** 2).sum(axis=2), np.exp(mixed(x, w, 8) * 0.1 + m), (x @ w) ** 2),
+        MIXTURE,
+    ),
+    "what is between": (
+        lambda a, x: np.tanh((a * x[:, None]).sum(axis=2)).sum(axis=1),
+        [(900, 4, 6), (900, 6)],
+    ),
+    "also the largest": (
+        lambda a, x: a - (a * x[:, None]).max(axis=2, keepdims=True),
+        [(900, 4, 6), (900, 6)],
+    ),
 }
 
 
@@ -66,6 +97,23 @@ def test_only_many_short_rows_are_transposed() -> None:
     for shape, turned in [((700, 10), True), ((700, 40), False), ((10, 10), False)]:
         text = str(trace(softmax).explain(Tensor(numbers(*shape))))
         assert ("short rows" in text) == turned, shape
+
+
+@pytest.mark.skipif(not DEFAULT.traits.strided_outputs, reason="its kernels write row-major results")
+@pytest.mark.parametrize("name", ["products of vectors", "matrices times vectors", "distances to a few"])
+def test_long_axis_is_the_last_in_a_kernel(name: str) -> None:
+    function, shapes = CASES[name]
+    arrays = [numbers(*shape) for shape in shapes]
+    text = str(trace(function).explain(*map(Tensor, arrays))).split("summary")[1]
+    assert f",{shapes[0][0]}]" in text
+
+
+def test_products_that_are_split_stay_in_the_kernel_that_folds_them() -> None:
+    function, shapes = CASES["products that are split"]
+    text = str(trace(function).explain(*(Tensor(numbers(*shape)) for shape in shapes))).split("summary")[1]
+    assert (
+        "1 fused groups" in text and "= dot(" in text and "f32[3000,96]" not in text.replace("float32", "f32")
+    )
 
 
 def test_values_match_numpy_at_new_shapes() -> None:

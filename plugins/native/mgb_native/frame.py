@@ -28,12 +28,16 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: not 0 where each row is one unit, whose elements lie side by side. Elements that belong to one place of a
 #: sink are folded into `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0
 #: where a sink is the output itself, not one of several tables that are joined. `narrow` is not 0 where
-#: rows of columns are so short, and lie side by side, that folds stay in registers along a chunk.
+#: rows of columns are so short, and lie side by side, that folds stay in registers along a chunk. Terms of a
+#: dot that are laid out have their elements side by side, and are `line` elements apart.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
-    "short", "ways", "direct", "narrow",
+    "short", "ways", "direct", "narrow", "line",
 )  # fmt: skip
 
+
+#: The words that tell which terms of a dot are laid out: where they are, and how many elements each has.
+NOTE = 2
 
 #: How many ops an op is worth.
 COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8}
@@ -81,7 +85,8 @@ class Buffer:
     dtype : str
     size : str
         How many elements, in the words of the plan: ``"piece"``, ``"chunks"``, ``"chunks *
-        piece"``, ``"units * piece"``, or ``"table K"``, as many as the sink K has places in all chunks.
+        piece"``, ``"units * piece"``; ``"table K"``, as many as the sink K has places in all chunks;
+        ``"lines K"``, those of the terms of a dot that are laid out; ``"note"``, what these are.
     shared : bool
         Whether all threads that work on one row share it.
     node : Node
@@ -179,6 +184,11 @@ class Frame(codegen.Frame[Operand]):
         found = [o for o in self.operands if o.is_table]
         return {n: tuple(o for o in found if o.node is n) for n in (*self.look_ups, *self.dots)}
 
+    @cached_property
+    def laid(self) -> tuple[Operand, ...]:
+        """The tables whose elements are the lanes of dots: they have to lie side by side."""
+        return tuple(o for n in self.dots for o in self.tables_of[n] if o.moves)
+
     def scatters(self, node: Node) -> bool:
         """Return whether neighbours in the innermost loop lie anywhere in the table of `node`."""
         if node in self.sinks and not (self.columns and all(map(self.is_full, node.inputs[1:]))):
@@ -221,7 +231,7 @@ class Frame(codegen.Frame[Operand]):
         passes = self.schedule.passes
         folded = (v for p in passes for v in (*p.folds, *p.totals, *p.ends))
         kept = (v for p in passes for v in p.keeps)
-        return frozenset((*self.graph.outputs, *folded, *kept, *self._row_values()))
+        return frozenset((*self.graph.outputs, *folded, *kept, *self.row_values))
 
     @cached_property
     def outer(self) -> dict[str, tuple[int, ...]]:
@@ -328,7 +338,7 @@ class Frame(codegen.Frame[Operand]):
             found += [_buffer(f"c{i}", f, "piece", False) for i, f in enumerate(scans)]
             found += [_buffer(f"b{i}", f, "piece", False) for i, f in enumerate(scans)]
             found += [_buffer(f"t{i}", f, "piece", False) for i, f in enumerate(folds)]
-            found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self._row_values())]
+            found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self.row_values)]
         else:
             found += [_buffer(f"p{i}", f, "chunks", True) for i, f in enumerate((*folds, *scans))]
         first = {v for v, (leader, *_) in self.together.items() if v is leader}
@@ -336,11 +346,16 @@ class Frame(codegen.Frame[Operand]):
         for i, v in enumerate(v for v in self.sinks if self.scatters(v)):
             found.append(_buffer(f"v{i}", v, "piece", False))
             found += [Buffer(f"w{i}", "int64", "piece", False, v)] if v in first else []
-        moving = [o for o in self.operands if o.moves and not o.is_iota]
+        for i, o in enumerate(self.laid):
+            found += [Buffer(f"d{o.name}", o.dtype, f"lines {i}", False, o.node)]
+            found += [Buffer(f"e{o.name}", "int64", "note", False, o.node)]
+        moving = [o for o in self.operands if o.moves and not o.is_iota and o not in self.laid]
         sides = {False: "g", True: "s"}  # what is gathered, what is streamed
         return (*found, *(_buffer(f"{sides[o.is_output]}{o.name}", o.node, "piece", False) for o in moving))
 
-    def _row_values(self) -> list[Node]:
+    @cached_property
+    def row_values(self) -> list[Node]:
+        """The values of which a row has one, or one in each column."""
         rows = (*self.schedule.before, *(v for p in self.schedule.passes for v in p.after))
         return [v for v in rows if v.op is not CONST and v.op is not EXTENT]
 
@@ -358,3 +373,13 @@ def _is_like(one: Node, other: Node) -> bool:
 
 def _buffer(name: str, node: Node, size: str, shared: bool) -> Buffer:
     return Buffer(name, node.spec.dtype.name, size, shared, node)
+
+
+def broadcast_domain(shapes: list[tuple[int, ...]], given: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that `shapes` broadcast to; an axis where all have length 1 is as in `given`."""
+    domain = list(given)
+    for shape in shapes:
+        for axis, length in enumerate(shape, len(given) - len(shape)):
+            if length != 1:
+                domain[axis] = length
+    return tuple(domain)

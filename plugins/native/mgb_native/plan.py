@@ -10,7 +10,7 @@ import numpy as np
 from mgb.codegen import aligned, alongs, broadcast_strides, collapse, is_scatter, reach, row_major
 from mgb.ir import Node
 
-from .frame import HEAD, Frame, Operand
+from .frame import HEAD, NOTE, Frame, Operand, broadcast_domain
 from .sinks import COLUMNS, GATHERED, Sinks
 
 Array = np.ndarray[Any, Any]
@@ -89,23 +89,13 @@ class Plan:
         return self.work >= PARALLEL
 
 
-def _domain(shapes: list[tuple[int, ...]], given: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that `shapes` broadcast to; an axis where all have length 1 is as in `given`."""
-    domain = list(given)
-    for shape in shapes:
-        for axis, length in enumerate(shape, len(given) - len(shape)):
-            if length != 1:
-                domain[axis] = length
-    return tuple(domain)
-
-
 class Planner(Sinks):
     """Fills the plan for one set of shapes and strides, in bytes."""
 
     def __init__(self, frame: Frame, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> None:
         self.frame = frame
         self.tables = self._tables(shapes, strides)
-        self.domain = _domain(self._inside(shapes), frame.schedule.shape)
+        self.domain = broadcast_domain(self._inside(shapes), frame.schedule.shape)
         steps = [self.strides(o, i, shapes, strides) for i, o in enumerate(frame.operands)]
         self.loops = collapse(self.domain, steps, frame.folded_axes)
         inner = len(self.loops.shape) - 1
@@ -179,6 +169,7 @@ class Planner(Sinks):
             "ahead": self.ahead(), "next": int(self.asks_for_next()), "short": int(self.short()),
             "ways": self.ways(), "direct": int(-(-units // group) == 1 and self.is_direct()),
             "narrow": int(self.frame.columns and self.n <= NARROWEST and not (self.gathers or self.tiled)),
+            "line": self.line,
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
 
@@ -203,7 +194,8 @@ class Planner(Sinks):
 
     def longest(self) -> int:
         """Return the most elements of the innermost loop that are worked on at once."""
-        moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota)
+        laid = self.frame.laid
+        moving = (i for i, o in enumerate(self.frame.operands) if o.moves and not o.is_iota and o not in laid)
         far = max((abs(self.inner[i]) for i in moving if i not in self.tiled), default=0) >= FAR
         if self.frame.sinks:
             return self.piece_of_sinks()
@@ -237,6 +229,11 @@ class Planner(Sinks):
     def pitch(self) -> int:
         """Elements from row to row of a tile: one line more than a row has, lest rows meet in a cache set."""
         return (-(-(self.piece if self.frame.flat else self.n) // LANES) + 1) * LANES
+
+    @property
+    def line(self) -> int:
+        """Elements from one term of a dot to the next where they are laid out."""
+        return (-(-self.piece // LANES) + 1) * LANES
 
     def traffic(self) -> int:
         """Return the bytes of all operands."""
@@ -292,6 +289,7 @@ class Planner(Sinks):
         unused = {
             "g": not (self.gathers or self.tiled),
             "s": not (self.streams or self.scatters),
+            "d": not self.gathers,
         }  # not needed by these arrays
         tile = self.tile * self.pitch if self.tiled else 0
         used, words = [0, 0], self.words
@@ -324,4 +322,6 @@ class Planner(Sinks):
             "chunks * piece": sizes["chunks"] * sizes["piece"],
             "units * piece": sizes["units"] * sizes["piece"],
             **{f"table {i}": self.table_of(v, sizes) for i, v in enumerate(self.frame.sinks)},
+            **{f"lines {i}": self.line * self.inner_length(o.node) for i, o in enumerate(self.frame.laid)},
+            "note": NOTE,
         }  # fmt: skip

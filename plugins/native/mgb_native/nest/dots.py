@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mgb.codegen import alongs
 from mgb.ir import Node
 
 from ..folds import held
-from ..frame import Operand
+from ..frame import NOTE, Operand
 from ..target import fuses
-from .body import Body, stored
-from .builder import INDEX, WORD, Lanes
+from .body import Body
+from .builder import BIT, INDEX, WORD, Lanes
 from .given import Given
 from .lanes import Access, Value
-from .words import from_memory
 
 #: How many sums are carried side by side, so that none waits for the one before.
 WAYS = 4
@@ -31,46 +30,63 @@ class Dots(Given):
 
     look_at: dict[Operand, str]
 
+    def forget_lines(self) -> None:
+        """Note that no terms are laid out."""
+        for o in self.frame.laid:
+            self.store(self.number(0, WORD), self._note(o), self.index(0), WORD)
+
+    def _note(self, o: Operand) -> str:
+        return self.view("i64", self.buffer(self.buffer_of(f"e{o.name}", o.node)))
+
+    def is_uneven(self, o: Operand) -> str:
+        """Return whether the elements of a table that are the lanes of a dot lie apart."""
+        return self.compare("ne", self.slot(o.at), self.index(o.itemsize))
+
+    def laid(self, o: Operand, address: str, count: str) -> str:
+        """Return where `count` elements of a table, from `address` on, lie side by side, term by term.
+
+        Those of the dots before are not laid out again.
+        """
+        if o not in self.frame.laid:
+            return address
+        buffer, note = self.buffer(self.buffer_of(f"d{o.name}", o.node)), self._note(o)
+        terms = self.frame.axis_at(o.node, alongs(o.node)[o.side].index(None), o.side)
+        across = self.slot(terms + 1)
+        given = (buffer, address, self.slot(o.at), count, across, self.slot(terms), self.slot("line"))
+
+        def lie() -> Sequence[str]:
+            words = [self.change("bitcast", x, INDEX, WORD) for x in (address, count)]
+            before = [self.load(note, self.index(k), WORD) for k in range(NOTE)]
+            same = [self.compare("eq", a, b, WORD) for a, b in zip(words, before, strict=True)]
+            is_new = self.compare("eq", self.both(*same), self.number(0, BIT), BIT)
+
+            def lay_out() -> None:
+                self.call(f"mgb_tile_{8 * o.itemsize}", *given)
+                for k, word in enumerate(words):
+                    self.store(word, note, self.index(k), WORD)
+
+            self.when(is_new, lay_out)
+            return (buffer,)
+
+        return self.when(self.is_uneven(o), lie, [(address, INDEX)])[0]
+
     def dot(self, node: Node, lanes: Lanes, i: str) -> Value:
-        """Return the sums of products that `node` has at iteration `i`."""
-        body, tables = Body(self, lanes), self.frame.tables_of[node]
-        starts = [
-            self.add(self.look_at[o], self.mul(i, self.slot(o.at))) if o.moves else self.look_at[o]
-            for o in tables
-        ]
-        strides = [self.slot(o.at) for o in tables if o.moves] if lanes.count else []
-        type_, size = body.type(held(node)), self.index(node.spec.dtype.itemsize)
-        zero = body.constant(0.0, held(node))
-
-        def sums(apart: bool) -> Callable[[], Sequence[str]]:
-            return lambda: [self.sum_of_products(node, starts, lanes, apart)]
-
-        if not strides:
-            return Value(sums(False)()[0], lanes.count)
-        even = self.compare("eq", strides[0], size)
-        for stride in strides[1:]:
-            even = self.both(even, self.compare("eq", stride, size))
-        uneven = self.compare("ne", strides[0], size)
-        (found,) = self.when(uneven, sums(True), [(zero, type_)])
-        return Value(self.when(even, sums(False), [(found, type_)])[0], lanes.count)
-
-    def sum_of_products(self, node: Node, starts: Sequence[str], lanes: Lanes, apart: bool) -> str:
-        """Write the loop along the inner axis; where elements of lanes lie `apart`, they are gathered."""
+        """Return the sums of products that `node` has at iteration `i`: a loop along the inner axis."""
         body, tables = Body(self, lanes), self.frame.tables_of[node]
         axes = [along.index(None) for along in alongs(node)]
         count = self.slot(self.frame.axis_at(node, axes[0]))
-        steps = [self.slot(self.frame.axis_at(node, axis, side) + 1) for side, axis in enumerate(axes)]
+        begun = [(self._start(o, i), INDEX) for o in tables]
+        steps = [self._step(o, axis) for o, axis in zip(tables, axes, strict=True)]
         type_, zero = body.type(held(node)), body.constant(0.0, held(node))
 
         def terms(_: str, given: Sequence[str]) -> Sequence[str]:
             found, at = [], given[:2]  # addresses that go on: LLVM multiplies for each otherwise
             for total in given[2:]:
-                a, b = (self.factor(o, address, lanes, apart) for o, address in zip(tables, at, strict=True))
+                a, b = (self.factor(o, address, lanes) for o, address in zip(tables, at, strict=True))
                 found.append(self.added(body, total, a, b, node))
                 at = [self.add(address, step) for address, step in zip(at, steps, strict=True)]
             return [*at, *found]
 
-        begun = [(start, INDEX) for start in starts]
         rest = self.sub(count, self.rem(count, self.index(WAYS)))
         ways = [*begun, *[(zero, type_)] * WAYS]
         a, b, first, *others = self.loop(self.index(0), rest, self.index(WAYS), ways, terms, "k")
@@ -78,7 +94,19 @@ class Dots(Given):
         *_, total = self.loop(rest, count, self.index(1), one, terms, "k")
         for other in others:
             total = body.op("fadd", (total, other), type_)
-        return total
+        return Value(total, lanes.count)
+
+    def _start(self, o: Operand, i: str) -> str:
+        """Return where the first terms of lanes are."""
+        at = self.look_at[o]
+        return self.add(at, self.mul(i, self.index(o.itemsize))) if o.moves else at
+
+    def _step(self, o: Operand, axis: int) -> str:
+        """Return how far one term is from the next."""
+        step = self.slot(self.frame.axis_at(o.node, axis, o.side) + 1)
+        if not o.moves:
+            return step
+        return self.select(self.is_uneven(o), self.mul(self.slot("line"), self.index(o.itemsize)), step)
 
     def added(self, body: Body, total: str, a: str, b: str, node: Node) -> str:
         """Return a sum with one more product."""
@@ -87,14 +115,7 @@ class Dots(Given):
             return body.op("fma", (a, b, total), type_)
         return body.op("fadd", (total, body.op("fmul", (a, b), type_)), type_)
 
-    def factor(self, o: Operand, address: str, lanes: Lanes, apart: bool) -> str:
+    def factor(self, o: Operand, address: str, lanes: Lanes) -> str:
         """Return the elements of a table from `address` on, one for each lane."""
-        if not (o.moves and apart):
-            found = self.read(Access(self.reached(o.dtype, address), o.dtype, o.moves), self.index(0), lanes)
-            return self.spread_to(found, o.dtype, lanes)
-        body, words = Body(self, lanes), lanes.of("i64")
-        step = body.spread(self.change("bitcast", self.slot(o.at), INDEX, WORD), "i64")
-        start = body.spread(self.change("bitcast", address, INDEX, WORD), "i64")
-        places = body.op("add", (start, body.op("mul", (step, self.numbers(words)), words)), words)
-        mask = lanes.mask or self.mask(self.index(lanes.count), lanes.count)
-        return from_memory(body, self.gather(places, lanes.of(stored(o.dtype)), mask), o.dtype)
+        found = self.read(Access(self.reached(o.dtype, address), o.dtype, o.moves), self.index(0), lanes)
+        return self.spread_to(found, o.dtype, lanes)

@@ -41,6 +41,7 @@ class Nest(Sinking):
     def text(self) -> str:
         """Return the module."""
         self.extents()
+        self.forget_lines()
         if self.frame.has_rows:
             short, zero = self.slot("short"), self.index(0)
             self.when(self.compare("ne", short, zero), partial(self.rows, self.short_row, False))
@@ -140,6 +141,8 @@ class Nest(Sinking):
             if self.frame.columns and o.moves:
                 start = self.moved(start, [o.at], [column])
             rows[o] = self.lined_up(o, start, width) if o.node in self.frame.schedule.row_reads else start
+            if o.node in self.frame.row_values:
+                rows[o] = self.laid(o, start, width)
         return rows, width, places
 
     def tile(self, row: str, place: str, rows: dict[Operand, str], tiles: list[str]) -> list[str]:

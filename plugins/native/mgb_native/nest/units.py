@@ -129,7 +129,7 @@ class Units:
         for o, base in bases.items():
             address = nest.moved(base, self.frame.strides_at(o, "folded")[:1], [place])
             tiled = span if self.frame.flat and o in self.frame.tiled else None
-            at[o] = address if o.is_table else nest.lined_up(o, address, count, tiled)
+            at[o] = nest.laid(o, address, count) if o.is_table else nest.lined_up(o, address, count, tiled)
         nest.ask("next", {o: at[o] for o in self.asked}, nest.index(1), count)
         return self.work(at, unit, count, given)
 
