@@ -27,6 +27,7 @@ from .hazards import hazards, replaced
 from .online import Online, online
 from .reductions import accumulator, combine, identity, reductions, scans, scatters
 from .schedule import Pass, Schedule, is_operand, is_scatter, schedule
+from .states import Stated, stated, stateful
 from .text import (
     C_TYPES,
     Assign,
@@ -57,6 +58,7 @@ __all__ = [
     "Pass",
     "Schedule",
     "Spelling",
+    "Stated",
     "Table",
     "accumulator",
     "aligned",
@@ -92,6 +94,8 @@ __all__ = [
     "sinks",
     "spans",
     "spell_out",
+    "stated",
+    "stateful",
     "statements",
     "structure_key",
     "tables",

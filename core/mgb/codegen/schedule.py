@@ -53,7 +53,7 @@ class Pass:
     after : tuple of Node
         Row values that can be computed once the folds are complete, in order.
     totals : tuple of Node
-        Scans of the next pass: what each makes of ``node.inputs[0]`` in a chunk alone is to be found.
+        Scans of the next pass: what each makes of its inputs in a chunk alone is to be found.
     scatters : tuple of Node
         What to fold elements into: the value of ``node.inputs[0]``, where the other inputs say.
 
@@ -85,8 +85,8 @@ class Pass:
     @property
     def ends(self) -> Nodes:
         """The values that it is there for."""
-        folded = (f.inputs[0] for f in (*self.folds, *self.totals))
-        return (*self.stores, *folded, *(i for s in self.scatters for i in s.inputs))
+        folded = (i for f in (*self.folds, *self.totals, *self.scatters) for i in f.inputs)
+        return (*self.stores, *folded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +270,8 @@ class _Facts:
 
     def ends(self, k: int) -> Nodes:
         """Return the full values that pass `k` exists for."""
-        folded = (f.inputs[0] for f in (*self.folds(k), *self.totals(k)))
-        return (*folded, *(i for s in self.scatters(k) for i in s.inputs), *self.stores(k))
+        folded = (i for f in (*self.folds(k), *self.totals(k), *self.scatters(k)) for i in f.inputs)
+        return (*folded, *self.stores(k))
 
     def rows(self, k: int) -> Nodes:
         """Return the row values that are computed once `k` passes are done."""

@@ -25,3 +25,19 @@ def _held(dtype: np.dtype[np.generic]) -> str:
 def wide(fold: Node) -> str:
     """Return the name of the dtype in which chunks are folded."""
     return _held(accumulator(fold))
+
+
+def parts(scan: Node) -> int:
+    """Return how many numbers a scan carries.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec, dtypes
+    >>> from mgb.ops.scans import cumsum_, logcumsumexp_
+    >>> from mgb.tensor.tracing import graph_of
+    >>> spec = Spec((8,), dtypes.float32)
+    >>> graph = graph_of(lambda x: cumsum_(logcumsumexp_(x, axis=0), axis=0), spec)
+    >>> [parts(node) for node in graph.nodes]
+    [2, 1]
+    """
+    return 1 if scan.op.state is None else len(scan.op.state.begin)

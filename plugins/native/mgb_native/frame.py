@@ -15,6 +15,8 @@ from mgb.codegen import DOT, EXTENT, alongs, is_scatter, reached, schedule, tabl
 from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
 from mgb.runtime.forking import cached_property
 
+from .folds import parts
+
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 
@@ -35,7 +37,10 @@ HEAD = (
 
 
 #: How many ops an op is worth.
-COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8}
+COST = {
+    "div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8,
+    "decayed_sum": 8, "logcumsumexp": 60,
+}  # fmt: skip
 
 #: Bytes that an element is worth which is folded into any place of a table.
 APART = 600
@@ -297,13 +302,12 @@ class Frame(codegen.Frame[Operand]):
 
     def _buffers(self) -> tuple[Buffer, ...]:
         folds = [f for p in self.schedule.passes for f in p.folds]
-        scans = [f for p in self.schedule.passes for f in p.totals]
+        scans = [f for p in self.schedule.passes for f in p.totals for _ in range(parts(f))]
         keeps = [v for p in self.schedule.passes for v in p.keeps]
         found = [_buffer(f"k{i}", v, "units * piece", True) for i, v in enumerate(keeps)]
         if self.columns:
             found += [_buffer(f"p{i}", f, "chunks * piece", True) for i, f in enumerate((*folds, *scans))]
-            found += [_buffer(f"c{i}", f, "piece", False) for i, f in enumerate(scans)]
-            found += [_buffer(f"b{i}", f, "piece", False) for i, f in enumerate(scans)]
+            found += [_buffer(f"{c}{i}", f, "piece", False) for c in "cb" for i, f in enumerate(scans)]
             found += [_buffer(f"t{i}", f, "piece", False) for i, f in enumerate(folds)]
             found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self._row_values())]
         else:
@@ -322,6 +326,10 @@ class Frame(codegen.Frame[Operand]):
     def buffer(self, prefix: str, node: Node) -> Buffer:
         """Return the buffer of `node` whose name begins with `prefix`."""
         return next(b for b in self.buffers if b.node is node and b.name.startswith(prefix))
+
+    def buffers_of(self, prefix: str, scan: Node) -> list[Buffer]:
+        """Return those of the numbers that a scan carries."""
+        return [b for b in self.buffers if b.node is scan and b.name.startswith(prefix)]
 
 
 def _buffer(name: str, node: Node, size: str, shared: bool) -> Buffer:
