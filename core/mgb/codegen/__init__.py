@@ -26,8 +26,8 @@ from .guards import guard, guarded, long_division
 from .hazards import hazards, replaced
 from .online import Online, online
 from .reductions import accumulator, combine, identity, reductions, scans, scatters
-from .schedule import Pass, Schedule, is_operand, is_scatter, schedule
-from .states import Stated, stated, stateful
+from .schedule import Pass, Schedule, is_operand, is_scatter, is_sequential, schedule
+from .states import Stated, bodied, stated, stateful
 from .text import (
     C_TYPES,
     Assign,
@@ -63,6 +63,7 @@ __all__ = [
     "accumulator",
     "aligned",
     "alongs",
+    "bodied",
     "broadcast_strides",
     "c_literal",
     "c_number",
@@ -76,6 +77,7 @@ __all__ = [
     "identity",
     "is_operand",
     "is_scatter",
+    "is_sequential",
     "long_division",
     "narrowing",
     "offset",

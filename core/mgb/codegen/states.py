@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 
 from ..ir import Graph, Kind, Node, Op, Spec
+from ..loops import RECURRENCE
 from ..ops.declare import OPS
 from ..passes.lower import lower
 from ..tensor.tracing import graph_of
@@ -36,14 +37,15 @@ class _Words:
 
 
 def stateful() -> tuple[str, ...]:
-    """Return the scans that carry several numbers.
+    """Return the scans that carry several numbers, or are sequential.
 
     Examples
     --------
     >>> stateful()
-    ('decayed_sum', 'logcumsumexp')
+    ('decayed_sum', 'logcumsumexp', 'recurrence')
     """
-    return tuple(name for name, op in OPS.items() if op.kind is Kind.SCAN and op.state is not None)
+    scans = ((name, op) for name, op in OPS.items() if op.kind is Kind.SCAN)
+    return tuple(name for name, op in scans if op.state is not None or op is RECURRENCE)
 
 
 def stated(scan: Node, vocabulary: frozenset[str]) -> Stated:
@@ -73,3 +75,8 @@ def _stated(op: Op, dtype: np.dtype[np.generic], operands: int, vocabulary: froz
     join = graph_of(lambda *xs: list(state.join(xs[:count], xs[count:])), *[one] * (2 * count))
     result = graph_of(lambda *xs: state.result(*xs), *[one] * count)
     return Stated(state.begin, *(lower(graph, words) for graph in (lift, join, result)))
+
+
+def bodied(scan: Node, vocabulary: frozenset[str]) -> Graph:
+    """Return the body of a recurrence in the words of `vocabulary`."""
+    return lower(scan.params["body"].graph, _Words(vocabulary))

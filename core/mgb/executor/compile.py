@@ -18,6 +18,7 @@ from ..fusion import (
     looked_up,
     place_extents,
     recompute,
+    recurrences,
     split,
     taken_apart,
     vector_products,
@@ -215,6 +216,7 @@ def _allowed(options: Options) -> FusionConfig:
 def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
     if backend is None or backend.traits.scope is Scope.GRAPH:  # of all that it takes, nothing waits
         return graph
+    graph = recurrences(graph, backend.traits)
     graph = vector_products(graph, backend.traits, _allowed(options))
     graph = looked_up(graph, backend.traits, _allowed(options))
     graph = folded_into(graph, backend.traits, _allowed(options))

@@ -9,6 +9,7 @@ from .gathers import looked_up
 from .legality import FusionConfig, accepts
 from .pieces import split
 from .recompute import recompute
+from .recurrences import recurrences
 from .scatters import folded_into
 from .step import Step
 from .vectors import vector_products
@@ -26,6 +27,7 @@ __all__ = [
     "number_node",
     "place_extents",
     "recompute",
+    "recurrences",
     "split",
     "taken_apart",
     "vector_products",

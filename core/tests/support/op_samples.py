@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 declare_all()
 
 #: Loops and branches take what their graphs say: `test_loops` runs them.
-OF_GRAPHS = frozenset({"cond", "scan", "while_loop", "result"})
+OF_GRAPHS = frozenset({"cond", "scan", "while_loop", "result", "recurrence"})
 #: Nobody records them: passes make them for kernels.
 OF_KERNELS = frozenset({"look_up", "dot", "scatter_sum", "scatter_prod", "scatter_max", "scatter_min"})
 #: What one process can run alone: exchanges, of processes or over a mesh, are judged where there are several.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from mgb.codegen import accumulator
+from mgb.codegen import accumulator, is_sequential
 from mgb.ir import Node, dtypes
 
 #: The dtypes whose values a kernel holds as another one between load and store.
@@ -40,4 +40,7 @@ def parts(scan: Node) -> int:
     >>> [parts(node) for node in graph.nodes]
     [2, 1]
     """
+    if is_sequential(scan):
+        carries: int = scan.params["carries"]
+        return carries
     return 1 if scan.op.state is None else len(scan.op.state.begin)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb import codegen
-from mgb.codegen import DOT, EXTENT, alongs, is_scatter, reached, schedule, tables, varying
+from mgb.codegen import DOT, EXTENT, alongs, is_scatter, is_sequential, reached, schedule, tables, varying
 from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
 from mgb.runtime.forking import cached_property
 
@@ -41,6 +41,14 @@ COST = {
     "div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8,
     "decayed_sum": 8, "logcumsumexp": 60,
 }  # fmt: skip
+
+
+def cost_of(node: Node) -> int:
+    """Return how many ops an op is worth."""
+    if is_sequential(node):
+        return sum(map(cost_of, node.params["body"].graph.nodes))
+    return COST.get(node.op.name, 1)
+
 
 #: Bytes that an element is worth which is folded into any place of a table.
 APART = 600
@@ -133,9 +141,19 @@ class Frame(codegen.Frame[Operand]):
         return varying(reached(node, int(name[0] == "m")), self.ndim) if apart else self.span[node]
 
     @cached_property
-    def scans(self) -> frozenset[Node]:
+    def scans(self) -> dict[Node, None]:
         """The scans that fold anything."""
-        return frozenset(v for part in self.schedule.passes for v in part.totals)
+        return dict.fromkeys((*(v for part in self.schedule.passes for v in part.totals), *self.sequential))
+
+    @cached_property
+    def sequential(self) -> tuple[Node, ...]:
+        """Those that go through the whole row, element after element."""
+        return tuple(filter(is_sequential, self.graph.nodes))
+
+    @property
+    def reverse(self) -> bool:
+        """Return whether they begin with the last one."""
+        return any(v.params["reverse"] for v in self.sequential)
 
     @cached_property
     def look_ups(self) -> tuple[Node, ...]:
@@ -194,7 +212,7 @@ class Frame(codegen.Frame[Operand]):
     def work(self) -> int:
         """Bytes that the ops compute for an element, each by what it is worth."""
         done = [v for p in self.schedule.passes for v in (*p.computes, *p.folds, *p.totals)]
-        cost = sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
+        cost = sum(cost_of(v) * v.spec.dtype.itemsize for v in done)
         return cost + sum(APART if self.scatters(v) else v.spec.dtype.itemsize for v in self.sinks)
 
     @cached_property
@@ -302,7 +320,7 @@ class Frame(codegen.Frame[Operand]):
 
     def _buffers(self) -> tuple[Buffer, ...]:
         folds = [f for p in self.schedule.passes for f in p.folds]
-        scans = [f for p in self.schedule.passes for f in p.totals for _ in range(parts(f))]
+        scans = [f for f in self.scans for _ in range(parts(f))]
         keeps = [v for p in self.schedule.passes for v in p.keeps]
         found = [_buffer(f"k{i}", v, "units * piece", True) for i, v in enumerate(keeps)]
         if self.columns:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from mgb.codegen import EXTENT, Pass
+from mgb.codegen import EXTENT, Pass, is_sequential
 from mgb.ir import CONST, Node
 
 from ..folds import held, wide
@@ -24,7 +24,7 @@ from .body import Body, element
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes, Type
 from .lanes import Access, Names, Nodes, Value, Width
 from .sinking import Sinking, Tables
-from .states import State, apart, begun, carried
+from .states import State, apart, carried
 from .units import Units
 from .words import across, convert, fold_step, nothing
 
@@ -36,7 +36,8 @@ class Nest(Sinking):
     """The loops of one kernel."""
 
     def __init__(self, frame: Frame, vector: int) -> None:
-        super().__init__(frame, vector if frame.inner is not None else 0)
+        alone = frame.inner is None or (frame.sequential and not frame.columns)
+        super().__init__(frame, 0 if alone else vector)
         self.names: Names = {}
 
     def text(self) -> str:
@@ -173,7 +174,7 @@ class Nest(Sinking):
     def chunks(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
         """Write the loop over the chunks of a row."""
         chunk0, chunk1 = self.span("chunk0"), self.span("chunk1")
-        scans = [v for v in self.scans_of(part) if v not in part.totals]
+        scans = [v for v in self.scans_of(part) if v not in part.totals and not is_sequential(v)]
         begun = self.begun(scans, chunk0, width)
 
         def turn(counter: str, given: list[str]) -> Sequence[str]:
@@ -199,7 +200,7 @@ class Nest(Sinking):
                 address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
                 at[f] = self.at_buffer(b, address)
             self.fill(at, width)
-            self.fill_states({v: self.memory("c", v) for v in self.scans_of(part)}, width)
+            self.fill_states({v: self.memory("c", v) for v in self.scans_of(part)}, width, rows)
         tables = self.tables(part.scatters, rows, chunk)
         self.clear(tables, width)
         units, lanes = self.units(k, part, rows, width, at, tables)
@@ -238,7 +239,8 @@ class Nest(Sinking):
         """Return the initial values of the reductions of a pass."""
         body, scans = Body(self, lanes), self.scans_of(part)
         folds = [(nothing(body, f, held(f)), body.type(held(f))) for f in part.folds]
-        return [*folds, *carried(scans, [x for v in scans for x in begun(Body(self, SCALAR), v)])]
+        first = [x for v in scans for x in self.first_state(v, self.row_names, SCALAR)]
+        return [*folds, *carried(scans, first)]
 
     def folded(self, f: Node, vector: str, lanes: Lanes) -> str:
         """Combine the lanes of a reduction."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mgb.codegen import Pass
+from mgb.codegen import Pass, is_sequential
 from mgb.ir import Node
 
-from ..folds import held
+from ..folds import held, parts
+from ..frame import Operand
 from .body import Body, element
 from .builder import SCALAR, Carried, Lanes
 from .lanes import Access, Names, Nodes, Value
 from .looking import Looking
-from .states import State, apart, begun, carried, joined, lifted, result
+from .states import State, apart, begun, carried, joined, lifted, result, stepped
 from .words import nothing
 
 
@@ -48,6 +49,8 @@ class Scanning(Looking):
     def scanned(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
         """Return the value of `node` at iteration `i` and update its carry."""
         body = Body(self, lanes)
+        if is_sequential(node):
+            return self.stepped(node, names, lanes, i)
         state = lifted(body, node, [self.value(x, names, lanes) for x in node.inputs])
         if self.frame.columns:
             own = self.memory("c", node)
@@ -64,6 +67,24 @@ class Scanning(Looking):
         if node in self.starts:
             state = joined(body, node, self.in_lanes(node, self.starts[node], body), state)
         return Value(result(body, node, state), lanes.count)
+
+    def stepped(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
+        """Return the value of a sequential scan, and carry on; rows are of scalars."""
+        body, given = Body(self, lanes), node.inputs[parts(node) :]
+        own = [self.value(x, names, lanes) for x in given]
+        if not self.frame.columns:
+            self.carried[node], value = stepped(body, node, self.carried[node], own)
+            return Value(value)
+        memory = self.memory("c", node)
+        state, value = stepped(body, node, self.read_state(memory, i, lanes), own)
+        self.write_state(memory, i, state, lanes)
+        return Value(value, lanes.count)
+
+    def first_state(self, node: Node, names: Names, lanes: Lanes) -> State:
+        """Return the state before the first element; it is given, where `node` is sequential."""
+        if is_sequential(node):
+            return [self.value(x, names, lanes) for x in node.inputs[: parts(node)]]
+        return begun(Body(self, lanes), node)
 
     def in_lanes(self, node: Node, state: State, body: Body) -> State:
         """Return the same state in each lane."""
@@ -101,7 +122,7 @@ class Scanning(Looking):
         if not scans:
             return []
         if self.frame.columns:
-            self.fill_states({v: self.memory("b", v) for v in scans}, width)
+            self.fill_states({v: self.memory("b", v) for v in scans}, width, {})
             before = lambda chunk, _: self.join_columns(scans, lambda v: self.of_chunk(v, chunk), width)  # noqa: E731
             self.loop(self.index(0), chunk0, self.index(1), [], before)
             return []
@@ -161,12 +182,16 @@ class Scanning(Looking):
             found.append(self.at_buffer(b, address))
         return found
 
-    def fill_states(self, at: dict[Node, list[Access]], count: str) -> None:
+    def fill_states(self, at: dict[Node, list[Access]], count: str, rows: dict[Operand, str]) -> None:
         """Let the memory of scans begin with what they are before the first element."""
+        lanes_of = self.lane_reads(
+            (), [x for v in at if is_sequential(v) for x in v.inputs[: parts(v)]], rows
+        )
 
         def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+            names = {**self.row_names, **lanes_of(i, lanes)}
             for v, memory in at.items():
-                self.write_state(memory, i, begun(Body(self, lanes), v), lanes)
+                self.write_state(memory, i, self.first_state(v, names, lanes), lanes)
             return ()
 
         if at:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mgb.codegen import Stated, stated
+from mgb.codegen import Stated, bodied, stated
 from mgb.ir import Node
 
 from ..folds import held, parts
@@ -19,7 +19,7 @@ _WORDS = frozenset(WORDS)
 
 
 def begun(body: Body, scan: Node) -> State:
-    """Return the state before the first element."""
+    """Return the state before the first element, of one that is not sequential."""
     if scan.op.state is None:
         return [nothing(body, scan, held(scan))]
     return [body.constant(number, held(scan)) for number in scan.op.state.begin]
@@ -35,6 +35,12 @@ def joined(body: Body, scan: Node, before: Sequence[str], own: Sequence[str]) ->
     if scan.op.state is None:
         return [body.op(step_of(scan), (*before, *own), body.type(held(scan)))]
     return computed(body, _stated(scan).join, (*before, *own))
+
+
+def stepped(body: Body, scan: Node, before: Sequence[str], own: Sequence[str]) -> tuple[State, str]:
+    """Return what a sequential scan carries on, and its element."""
+    *state, value = computed(body, bodied(scan, _WORDS), (*before, *own))
+    return state, value
 
 
 def result(body: Body, scan: Node, state: Sequence[str]) -> str:

@@ -72,13 +72,15 @@ class Units:
         """Write the loops. Only runs along the innermost of several folded loops take divisions."""
         nest, zero, one = self.nest, self.nest.index(0), self.nest.index(1)
         if self.frame.loops["folded"] < 2:
+            last = nest.sub(nest.add(unit0, unit1), one) if self.frame.reverse else ""
+            at = partial(nest.sub, last) if last else str
             bases = {o: self.rows[o] for o in self.operands}
             return nest.loop(
                 unit0,
                 unit1,
                 one,
                 carried,
-                lambda unit, given: self.unit(bases, zero, unit, unit, given),
+                lambda unit, given: self.unit(bases, zero, at(unit), at(unit), given),
                 "unit",
             )
         length = nest.slot(self.frame.lengths_at["folded"])
