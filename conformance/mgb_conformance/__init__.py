@@ -43,6 +43,7 @@ _TIERS = {
     "TestIndexMaps": "test_index_maps",
     "TestScans": "test_scans",
     "TestLoops": "test_loops",
+    "TestRecurrences": "test_recurrences",
     "TestTraining": "test_training",
     "TestPromises": "test_promises",
     "TestCache": "test_cache",

@@ -10,14 +10,24 @@ import pytest
 from mgb import dtypes
 from mgb.ops.primitives import maximum
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.sort import cummax_, cummin_, cumprod_, cumsum_
+from mgb.ops.scans import cummax_, cummin_, cumprod_, cumsum_, decayed_sum, logcumsumexp_
 
 from .cases import DTYPES, FLOATS, check, of, require, samples
 from .drive import Driver
 
+
+def decayed(x: Any, axis: int) -> Any:
+    """Return sums whose decays are made of the elements, as those of what forgets are."""
+    return decayed_sum(x, 1 / (1 + x * x), axis=axis)
+
+
 SCANS: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum_, "cumprod": cumprod_, "cummax": cummax_, "cummin": cummin_,
+    "logcumsumexp": logcumsumexp_, "decayed_sum": decayed,
 }  # fmt: skip
+
+#: Those of floats alone.
+OF_FLOATS = ("logcumsumexp", "decayed_sum")
 
 #: Shapes and axes.
 CASES = {
@@ -62,6 +72,8 @@ class TestScans:
     def test_dtypes(self, driver: Driver, scan: str, dtype: str, axis: int) -> None:
         if dtype == "bool" and scan in ("cumsum", "cumprod"):
             pytest.skip("sums and products of bools are of integers")
+        if dtype not in FLOATS and scan in OF_FLOATS:
+            pytest.skip("it is of floats")
         x = small(dtype, (37, 70), axis)
         check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x])
 
@@ -71,6 +83,36 @@ class TestScans:
         x = samples("float32", (40, 50)) % 3
         x[7, 9], x[3, 4], x[5, 6] = np.nan, np.inf, -np.inf
         check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x])
+
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_infinite_logarithms(self, driver: Driver, axis: int) -> None:
+        """Check sums of nothing, of equal infinities, and NaN from the first on."""
+        x = samples("float32", (40, 50)) * 40
+        x[:3], x[:, :3], x[20, 30] = -np.inf, -np.inf, -np.inf
+        x[7, 9], x[7, 11], x[3, 4], x[5, 6] = np.inf, np.inf, np.nan, np.inf
+        check(driver, of(lambda x: logcumsumexp_(x, axis=axis), x), [x])
+
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_logarithms_of_sums_far_apart(self, driver: Driver, axis: int) -> None:
+        """Check sums in which neighbours differ by more than the exponents of floats span, both ways."""
+        x = np.where(np.arange(70) % 7 < 3, 1e4, -1e4) + samples("float32", (37, 70)) * 300
+        x = x.astype(np.float32)
+        want = np.logaddexp.accumulate(x.astype(np.float64), axis=axis)
+        graph = of(lambda x: logcumsumexp_(x, axis=axis), x)
+        require(driver, graph)
+        (got,) = driver.run(graph, [x])
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+    @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
+    def test_logarithms_between_ops(self, driver: Driver, name: str) -> None:
+        shape, axis = CASES[name]
+        x, y = samples("float32", shape), samples("float32", shape[-1:], 1) % 5
+
+        def between(x: Any, y: Any) -> list[Any]:
+            logs = logcumsumexp_(x * 2 + y, axis=axis)
+            return [logs - y, cummax_(logs, axis=axis), reduce_sum(logs * 0.125, axis=(axis,))]
+
+        check(driver, of(between, x, y), [x, y])
 
     @pytest.mark.parametrize("name", ["row", "column", "middle", "long row", "large", "large column"])
     def test_scan_between_ops(self, driver: Driver, name: str) -> None:
@@ -107,19 +149,21 @@ class TestScans:
 
         check(driver, of(twice, x), [x])
 
+    @pytest.mark.parametrize("scan", ["cumsum", "logcumsumexp", "decayed_sum"])
     @pytest.mark.parametrize("axis", [0, 1])
-    def test_scan_of_a_strided_view(self, driver: Driver, axis: int) -> None:
+    def test_scan_of_a_strided_view(self, driver: Driver, axis: int, scan: str) -> None:
         if driver.backend.traits.strided.value != "any":
             pytest.skip(f"traits.strided is {driver.backend.traits.strided.value}")
         x = samples("float32", (90, 140))[::-2, 5:125:3].T
-        check(driver, of(lambda x: cumsum_(x, axis=axis) * 2, x), [x])
+        check(driver, of(lambda x: SCANS[scan](x, axis=axis) * 2, x), [x])
 
+    @pytest.mark.parametrize("scan", ["cumsum", "logcumsumexp", "decayed_sum"])
     @pytest.mark.parametrize("name", ["row", "column", "long row", "large column"])
-    def test_result_may_alias_its_operand(self, driver: Driver, name: str) -> None:
+    def test_result_may_alias_its_operand(self, driver: Driver, name: str, scan: str) -> None:
         """Check that the result may be written over what is scanned."""
         shape, axis = CASES[name]
         x = samples("float32", shape)
-        check(driver, of(lambda x: cumsum_(x, axis=axis), x), [x], over={0: 0})
+        check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x], over={0: 0})
 
     @pytest.mark.parametrize("name", ["large", "large column", "long row"])
     def test_thread_count_does_not_change_bits(
@@ -128,7 +172,10 @@ class TestScans:
         """Check that the bits are the same for any number of threads."""
         shape, axis = CASES[name]
         x = samples("float32", shape)
-        graph = of(lambda x: [cumsum_(x, axis=axis), cumsum_(x * x + 1, axis=axis) - x], x)
+        graph = of(
+            lambda x: [cumsum_(x, axis=axis), cumsum_(x * x + 1, axis=axis) - x, decayed(x, axis),
+                       logcumsumexp_(x, axis=axis)], x
+        )  # fmt: skip
         require(driver, graph)
         found = []
         for threads in ("1", "2", "3"):

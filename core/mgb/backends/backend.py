@@ -137,7 +137,7 @@ class Backend(ABC):
     A graph that reaches `compile` holds only ops of the vocabulary, ``const``, ``iota`` and ``cast``. Under
     `Scope.DOMAIN` its nodes are element-wise ops, leaves and reductions; all reductions fold the same set
     of axes of one domain, every shape broadcasts to that domain, and at least one node is not a leaf. With
-    `Kind.SCAN` there may be scans along the one axis that is folded. With
+    `Kind.SCAN` there may be scans along the one axis that is folded, in one direction. With
     `Kind.GATHER` there may be ``look_up`` too: its first operand is an input of any shape, which
     other nodes in their domain read only if its shape broadcasts. With `Kind.SCATTER` there may be outputs
     outside of the domain, into which elements of it are folded; scatters fold the axes that reductions do.

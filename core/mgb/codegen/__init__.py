@@ -26,7 +26,8 @@ from .guards import guard, guarded, long_division
 from .hazards import hazards, replaced
 from .online import Online, online
 from .reductions import accumulator, combine, identity, reductions, scans, scatters
-from .schedule import Pass, Schedule, is_operand, is_scatter, schedule
+from .schedule import Pass, Schedule, is_operand, is_scatter, is_sequential, schedule
+from .states import Stated, bodied, stated, stateful
 from .text import (
     C_TYPES,
     Assign,
@@ -57,10 +58,12 @@ __all__ = [
     "Pass",
     "Schedule",
     "Spelling",
+    "Stated",
     "Table",
     "accumulator",
     "aligned",
     "alongs",
+    "bodied",
     "broadcast_strides",
     "c_literal",
     "c_number",
@@ -74,6 +77,7 @@ __all__ = [
     "identity",
     "is_operand",
     "is_scatter",
+    "is_sequential",
     "long_division",
     "narrowing",
     "offset",
@@ -92,6 +96,8 @@ __all__ = [
     "sinks",
     "spans",
     "spell_out",
+    "stated",
+    "stateful",
     "statements",
     "structure_key",
     "tables",

@@ -197,7 +197,7 @@ def reduced_axes(graph: Graph) -> tuple[int, ...]:
 def _folds(node: Node, span: Mapping[Node, Span], ndim: int) -> tuple[int, ...]:
     if node.op.kind not in (Kind.REDUCE, Kind.SCAN, Kind.SCATTER):
         return ()
-    source = node.inputs if node.op.kind is Kind.SCATTER else node.inputs[:1]
+    source = node.inputs[:1] if node.op.kind is Kind.REDUCE else node.inputs
     axes = _axes_of(node, ndim)
     varies = {a: any(span[x][a] for x in source) for a in axes}
     long = tuple(a for a in axes if varies[a])
@@ -212,7 +212,7 @@ def _axes_of(node: Node, ndim: int) -> tuple[int, ...]:
     if node.op.kind is Kind.SCATTER:
         kept = {ndim + at for at in node.params["along"] if at is not None}
         return tuple(a for a in range(ndim) if a not in kept)
-    given, lead = node.params["axis"], ndim - node.inputs[0].spec.ndim
+    given, lead = node.params["axis"], ndim - node.spec.ndim
     return tuple(a + lead for a in (given if node.op.kind is Kind.REDUCE else (given,)))
 
 

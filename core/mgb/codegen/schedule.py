@@ -14,7 +14,7 @@ A group without reductions has one pass, and all its values are full.
 
 A *scan* is full too. Who cuts a row into chunks must know what a scan makes of those before: the pass before
 finds what it makes of each chunk alone. Who goes through the whole row leaves out a pass that is for nothing
-else.
+else. A recurrence, which is *sequential*, makes nothing of a chunk alone: its row is not cut.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from ..ir import CONST, Graph, Kind, Node
+from ..loops import RECURRENCE
 from ..ops.reduce import EXTENT
 from .domain import Shape, domain, operands, reduced_axes, spans, values
 
@@ -53,7 +54,7 @@ class Pass:
     after : tuple of Node
         Row values that can be computed once the folds are complete, in order.
     totals : tuple of Node
-        Scans of the next pass: what each makes of ``node.inputs[0]`` in a chunk alone is to be found.
+        Scans of the next pass: what each makes of its inputs in a chunk alone is to be found.
     scatters : tuple of Node
         What to fold elements into: the value of ``node.inputs[0]``, where the other inputs say.
 
@@ -85,8 +86,8 @@ class Pass:
     @property
     def ends(self) -> Nodes:
         """The values that it is there for."""
-        folded = (f.inputs[0] for f in (*self.folds, *self.totals))
-        return (*self.stores, *folded, *(i for s in self.scatters for i in s.inputs))
+        folded = (i for f in (*self.folds, *self.totals, *self.scatters) for i in f.inputs)
+        return (*self.stores, *folded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,18 @@ def is_scatter(node: Node) -> bool:
     False
     """
     return node.op.kind is Kind.SCATTER
+
+
+def is_sequential(node: Node) -> bool:
+    """Return whether an element of `node` can be found after the one before it only.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec, input_node
+    >>> is_sequential(input_node(Spec((4,), np.dtype("float32"))))
+    False
+    """
+    return node.op is RECURRENCE
 
 
 def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset()) -> Schedule:
@@ -243,7 +256,8 @@ class _Facts:
         return reduces and node not in self.full and node.inputs[0] in self.full
 
     def is_scan(self, node: Node) -> bool:
-        return node.op.kind is Kind.SCAN and node.spec.shape[node.params["axis"]] != 1
+        folds = node.op.kind is Kind.SCAN and not is_sequential(node)
+        return folds and node.spec.shape[node.params["axis"]] != 1
 
     def is_needed(self, k: int) -> bool:
         """Return whether pass `k` is for more than the chunks of scans."""
@@ -270,8 +284,8 @@ class _Facts:
 
     def ends(self, k: int) -> Nodes:
         """Return the full values that pass `k` exists for."""
-        folded = (f.inputs[0] for f in (*self.folds(k), *self.totals(k)))
-        return (*folded, *(i for s in self.scatters(k) for i in s.inputs), *self.stores(k))
+        folded = (i for f in (*self.folds(k), *self.totals(k), *self.scatters(k)) for i in f.inputs)
+        return (*folded, *self.stores(k))
 
     def rows(self, k: int) -> Nodes:
         """Return the row values that are computed once `k` passes are done."""

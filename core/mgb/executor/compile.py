@@ -19,6 +19,7 @@ from ..fusion import (
     marked,
     place_extents,
     recompute,
+    recurrences,
     rows_apart,
     split,
     taken_apart,
@@ -217,6 +218,7 @@ def _allowed(options: Options) -> FusionConfig:
 def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph:
     if backend is None or backend.traits.scope is Scope.GRAPH:  # of all that it takes, nothing waits
         return graph
+    graph = recurrences(graph, backend.traits)
     graph = vector_products(graph, backend.traits, _allowed(options))
     graph = looked_up(graph, backend.traits, _allowed(options))
     graph = marked(graph, backend.traits, _allowed(options))

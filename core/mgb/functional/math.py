@@ -12,7 +12,8 @@ from ..ops.elementwise import abs, ne, squared_magnitude
 from ..ops.methods import Axis, average, reduced
 from ..ops.primitives import eq, maximum, sqrt, where
 from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
-from ..ops.sort import argmax_, argmin_, argsort, cumprod_, cumsum, sort, topk
+from ..ops.scans import cumprod_, cumsum
+from ..ops.sort import argmax_, argmin_, argsort, sort, topk
 from ..tensor import Tensor
 
 __all__ = [

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir import dtypes
-from ..ops.creation import along
 from ..ops.declare import normalize_axis
-from ..ops.elementwise import isnan, logaddexp
-from ..ops.index import gather_
-from ..ops.layout import broadcast_to
-from ..ops.primitives import cast, eq, where
-from ..ops.sort import cummax_, cummin_, running
+from ..ops.primitives import cast
+from ..ops.scans import cummax_, cummin_, logcumsumexp_, places_of
 from ..tensor import Tensor
 
 __all__ = ["cummax", "cummin", "logcumsumexp"]
@@ -20,12 +16,7 @@ __all__ = ["cummax", "cummin", "logcumsumexp"]
 def _extreme(name: str, best_of: Callable[..., Tensor], inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     (place,) = normalize_axis(name, axis, inp.ndim)
     best = best_of(inp, axis=place)
-    reached = eq(inp, best)
-    if inp.dtype in dtypes.FLOATS:
-        reached = reached | isnan(inp)
-    places = broadcast_to(along(inp.shape, (place,), dtypes.int32, inp.device), shape=inp.shape)
-    indices = cummax_(where(reached, places, 0), axis=place)
-    return gather_(inp, indices, axis=place), indices
+    return best, places_of(inp, best, place)
 
 
 def cummax(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
@@ -67,4 +58,4 @@ def logcumsumexp(inp: Tensor, axis: int) -> Tensor:
             [4.       , 4.3132615]], device=xpux:0)
     """
     x = inp if inp.dtype in dtypes.FLOATS else cast(inp, dtype=dtypes.float32)
-    return running(logaddexp, x, normalize_axis("logcumsumexp", axis, x.ndim)[0])
+    return logcumsumexp_(x, axis=normalize_axis("logcumsumexp", axis, x.ndim)[0])

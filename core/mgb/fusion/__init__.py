@@ -10,6 +10,7 @@ from .legality import FusionConfig, accepts
 from .marks import marked
 from .pieces import split
 from .recompute import recompute
+from .recurrences import recurrences
 from .rows import rows_apart
 from .scatters import folded_into
 from .step import Step
@@ -29,6 +30,7 @@ __all__ = [
     "number_node",
     "place_extents",
     "recompute",
+    "recurrences",
     "rows_apart",
     "split",
     "taken_apart",

@@ -13,6 +13,7 @@ from ..errors import GraphError
 from ..ir import Graph, Kind, Node, Op, Spec, input_node
 from ..ir.dtypes import COMPLEX, HALVES
 from ..ir.sizes import about, broadcast, is_sized, key, same_shape
+from ..loops import RECURRENCE
 from ..ops.reduce import EXTENT
 from ..passes import decompose
 from ..passes.rewrite import stretches
@@ -93,11 +94,11 @@ def folded_axes(node: Node) -> frozenset[int]:
 
 
 def weight(traits: Traits, node: Node) -> int:
-    """Count the ops that `node` is for a backend that takes it; a reduction is worth a kernel of its own.
+    """Count the ops that `node` is for a backend that takes it; a fold is worth a kernel of its own.
 
     A product in a domain is not: alone it is left to a library.
     """
-    if node.op.kind in (Kind.REDUCE, Kind.SCATTER):
+    if node.op.kind in (Kind.REDUCE, Kind.SCATTER) or node.op is RECURRENCE:
         return 0 if node.op is EXTENT else max(1, traits.min_ops)
     if node.op.kind is Kind.CONTRACT and traits.scope is Scope.DOMAIN:
         return 0
@@ -157,6 +158,8 @@ class Group:
         It has reductions, if only of axes of length 1, or scans.
     scans : bool
         It has scans, along `axes`: that has the whole domain anyway.
+    reverse : bool
+        These go from the last element to the first.
     product : Product or None
         Its matrix product, with what it computes for the operands: that is not among `shapes`.
     """
@@ -168,6 +171,7 @@ class Group:
     reduces: bool = False
     product: Product | None = None
     scans: bool = False
+    reverse: bool = False
 
 
 def group_of(scope: Scope, node: Node) -> Group:
@@ -184,7 +188,8 @@ def group_of(scope: Scope, node: Node) -> Group:
     if node.op.kind is Kind.SCAN:
         axis = node.params["axis"]
         axes = frozenset({axis - node.spec.ndim} if node.spec.shape[axis] != 1 else ())
-        return Group(device, shape, axes, ((shape, False),), reduces=True, scans=True)
+        reverse = node.params.get("reverse", False)
+        return Group(device, shape, axes, ((shape, False),), reduces=True, scans=True, reverse=reverse)
     if node.op.kind is Kind.SCATTER:
         return Group(device, bare(scattered(node)), folded_axes(node), reduces=True)
     return Group(device, shape, shapes=((shape, node.op.cheap),))
@@ -246,6 +251,8 @@ def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
     for group in (first, then):
         if group.axes and not same_shape(group.domain, domain):
             return f"its reductions fold {group.domain}, not all of {domain}"
+    if first.scans and then.scans and first.reverse != then.reverse:
+        return "one scans from the first element on, one from the last"
     axes = first.axes | then.axes
     shapes = tuple(
         {(key(shape), cheap): (shape, cheap) for shape, cheap in first.shapes + then.shapes}.values()
@@ -257,7 +264,8 @@ def _in_one_domain(first: Group, then: Group, feeds: bool) -> Group | str:
     mixed = bool(first.axes) != bool(then.axes) and same_shape(first.domain, then.domain) and not scans
     if mixed and not (feeds and then.axes) and _idle(domain, axes):
         return f"{prod(row(domain, axes))} rows keep too few workers busy to go on at full size"
-    return Group(first.device, domain, axes, shapes, first.reduces or then.reduces, scans=scans)
+    reduces, reverse = first.reduces or then.reduces, first.reverse or then.reverse
+    return Group(first.device, domain, axes, shapes, reduces, scans=scans, reverse=reverse)
 
 
 def bare(shape: Shape) -> Shape:

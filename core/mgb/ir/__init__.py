@@ -10,6 +10,7 @@ from .graph import (
     Op,
     Reduction,
     Spec,
+    State,
     const_node,
     digest,
     exact_text,
@@ -18,6 +19,6 @@ from .graph import (
 )
 
 __all__ = [
-    "CONST", "INPUT", "Body", "Graph", "Kind", "Node", "Op", "Reduction", "Spec", "const_node", "digest",
-    "exact_text", "input_node", "is_own",
+    "CONST", "INPUT", "Body", "Graph", "Kind", "Node", "Op", "Reduction", "Spec", "State", "const_node",
+    "digest", "exact_text", "input_node", "is_own",
 ]  # fmt: skip

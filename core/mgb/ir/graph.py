@@ -102,6 +102,35 @@ class Reduction:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class State:
+    """What a scan carries from element to element, where that is more than its result so far.
+
+    Attributes
+    ----------
+    begin : tuple of float
+        Before the first element; joined to any state it changes nothing.
+    lift : callable
+        ``(*xs) -> tensors``: the state that one element makes alone.
+    join : callable
+        ``(before, own) -> tensors``: of elements that follow each other. It is associative, so that parts of
+        an axis can be scanned apart.
+    result : callable
+        ``(*state) -> Tensor``: the element of the scan.
+
+    Examples
+    --------
+    >>> from mgb.backends.plugins import known_ops
+    >>> known_ops()["logcumsumexp"].state.begin
+    (-inf, 0.0)
+    """
+
+    begin: tuple[float, ...]
+    lift: Callable[..., Sequence[Any]]
+    join: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+    result: Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Op:
     """One operation, declared once; backends learn of it only through `name`, `kind` and `body`.
 
@@ -142,6 +171,8 @@ class Op:
         Its operand and its result may lie on two devices.
     reduction : Reduction or None
         How it folds, for backends that print the fold.
+    state : State or None
+        How a scan folds that carries several numbers, likewise.
     precision : str
         Where `amp.autocast` is on, operands in floats of up to 32 bits are cast to its `precision.LOW` dtype,
         or 16-bit ones to its `precision.HIGH` one; empty: they stay.
@@ -197,6 +228,7 @@ class Op:
     keeps_bits: bool = False
     crosses: bool = False
     reduction: Reduction | None = None
+    state: State | None = None
     ordered: bool = False
     begin: Callable[..., Any] | None = None
     over_mesh: bool = False

@@ -5,12 +5,14 @@ from .bundle import BUNDLE, RESULT, result
 from .calls import cond, scan, scan_graph, while_loop
 from .linear import fold_again
 from .ops import COND, LOOPS, SCAN, WHILE, branch_of, nodes_within, run_graph, stacked
+from .recurrence import RECURRENCE
 from .unroll import unrolled
 
 __all__ = [
     "BUNDLE",
     "COND",
     "LOOPS",
+    "RECURRENCE",
     "RESULT",
     "SCAN",
     "WHILE",

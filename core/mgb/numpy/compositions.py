@@ -27,7 +27,7 @@ from ..ops.methods import accumulated, flatten
 from ..ops.operators import product
 from ..ops.primitives import cast, eq, le, lt, maximum, minimum, round, sub, where
 from ..ops.reduce import reduce_sum
-from ..ops.sort import cumprod_, cumsum_
+from ..ops.scans import cumprod_, cumsum_
 from ..tensor import Tensor
 from ..tensor.apply import literal, tensors
 

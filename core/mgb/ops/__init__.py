@@ -11,6 +11,7 @@ from . import methods as methods
 from . import modes as modes
 from . import numpy_protocol as numpy_protocol
 from . import operators as operators
+from . import scans as scans
 from . import sort as sort
 from .bodies import division as division
 from .bodies import hyperbolic as hyperbolic

@@ -1,4 +1,4 @@
-"""Order: sorting, the first largest elements, where the extreme stands, running sums.
+"""Order: sorting, the first largest elements, where the extreme stands.
 
 NaN counts as greater than every number, as in NumPy.
 """
@@ -18,13 +18,11 @@ from ..ir.sizes import whole
 from ..tensor import Tensor
 from . import ordering
 from .creation import along
-from .declare import as_they_are, declare, normalize_axis, op_of, real
-from .eager import accumulate
+from .declare import as_they_are, declare, normalize_axis, real
 from .index import gather_, scatter_
-from .layout import concat, cut_along, reshape, reverse
-from .methods import accumulated
-from .primitives import eq, logical_not, logical_or, maximum, minimum, mul, where
-from .reduce import Axes, highest, reduce_max, reduce_min, reduce_prod, reduce_sum, reduced_shape
+from .layout import cut_along, reshape
+from .primitives import eq, logical_not, logical_or, where
+from .reduce import Axes, highest, reduce_max, reduce_min, reduced_shape
 
 Shape = tuple[int, ...]
 
@@ -243,78 +241,3 @@ def _place_of(name: str, function: Any, reduction: Callable[..., Tensor]) -> Cal
 
 argmax_ = _place_of("argmax", np.argmax, reduce_max)
 argmin_ = _place_of("argmin", np.argmin, reduce_min)
-
-
-# what is folded up to each element
-
-
-def running(join: Callable[[Tensor, Tensor], Tensor], inp: Tensor, axis: int) -> Tensor:
-    """Return all elements up to each, joined by `join`, along the axis `axis`.
-
-    After `k` steps each element is made of ``2**k``: a step for each doubling of the length.
-    """
-    out, length, reach = +inp, inp.shape[axis], 1
-    while reach < length:
-        far, near = cut_along(out, axis, 0, length - reach), cut_along(out, axis, 0, reach)
-        out = concat(near, join(far, cut_along(out, axis, reach, length)), axis=axis)
-        reach *= 2
-    return out
-
-
-def _cumsum_grad(g: Tensor, _y: Spec, _x: Spec, axis: int) -> tuple[Tensor]:
-    return (reverse(cumsum_(reverse(g, (axis,)), axis=axis), (axis,)),)
-
-
-def _running(
-    name: str, fold: Callable[..., Tensor], ufunc: np.ufunc, meaning: str, **fields: Any
-) -> Callable[..., Tensor]:
-    def eager(x: Any, axis: int) -> Any:
-        return accumulate(ufunc, x, axis)
-
-    def infer(x: Spec, axis: int) -> Spec:
-        return Spec(x.shape, x.dtype)
-
-    row = op_of(fold)
-    return declare(
-        Op(
-            name,
-            Kind.SCAN,
-            infer,
-            eager,
-            promote=row.promote,
-            reduction=row.reduction,
-            meaning=meaning,
-            **fields,
-        )
-    )
-
-
-def _doubling(join: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    return lambda x, axis: running(join, x, axis)
-
-
-# fmt: off
-cumsum_  = _running("cumsum", reduce_sum, np.add,
-                    "The sums of all elements up to each along `axis`; integers wrap.", grad=_cumsum_grad)
-cumprod_ = _running("cumprod", reduce_prod, np.multiply,
-                    "The products of all elements up to each along `axis`; integers wrap.",
-                    body=_doubling(mul))
-cummax_  = _running("cummax", reduce_max, np.maximum,
-                    "The greatest of all elements up to each along `axis`; NaN from the first NaN on.",
-                    body=_doubling(maximum), exact=True)
-cummin_  = _running("cummin", reduce_min, np.minimum,
-                    "The least of all elements up to each along `axis`; NaN from the first NaN on.",
-                    body=_doubling(minimum), exact=True)
-# fmt: on
-
-
-def cumsum(inp: Tensor, axis: int) -> Tensor:
-    """Return the sums of all elements up to each, along `axis`; those of integers have 64 bits, as in NumPy.
-
-    Examples
-    --------
-    >>> F.cumsum(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), axis=1)
-    Tensor([[1., 3.],
-            [4., 7.]], device=xpux:0)
-    """
-    return cumsum_(accumulated(inp), axis=normalize_axis("cumsum", axis, inp.ndim)[0])

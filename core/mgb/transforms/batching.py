@@ -260,5 +260,6 @@ RULES: dict[str, Rule] = {
     "slice": _windowed,
     "unslice": _windowed,
     **dict.fromkeys("concat gather scatter scatter_add scatter_fold".split(), _shifted),
-    **dict.fromkeys("cumsum cumprod cummax cummin sort argsort argtopk fft rfft irfft".split(), _shifted),
+    **dict.fromkeys("cumsum cumprod cummax cummin logcumsumexp decayed_sum".split(), _shifted),
+    **dict.fromkeys("sort argsort argtopk fft rfft irfft".split(), _shifted),
 }

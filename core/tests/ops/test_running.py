@@ -11,6 +11,8 @@ from differences import check
 from mgb import Tensor
 from mgb.errors import ShapeError
 from mgb.jit import trace
+from mgb.ops.scans import decayed_sum
+from mgb.transforms import grad
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 7, 2))
@@ -45,6 +47,35 @@ def test_gradients_match_finite_differences() -> None:
     check(lambda x: F.cummax(x, 1)[0] * weights, X)
     check(lambda x: F.cummin(x, 0)[0] * weights, X)
     check(lambda x: F.logcumsumexp(x, 1) * weights, X)
+    check(lambda x: F.logcumsumexp(x * 5, 0) * weights, X)
+
+
+def test_decayed_sum_and_its_gradients() -> None:
+    decays = np.tanh(RNG.normal(size=X.shape))
+    want, sums = np.zeros(X.shape), np.zeros(X[:, 0].shape)
+    for k in range(X.shape[1]):
+        want[:, k] = sums = X[:, k] + decays[:, k] * sums
+    np.testing.assert_allclose(decayed_sum(t(X), t(decays), axis=1).numpy(), want, rtol=1e-12)
+    weights = t(np.cos(np.arange(X.size)).reshape(X.shape))
+    for axis in range(3):
+        check(lambda x, axis=axis: decayed_sum(x, t(decays), axis=axis) * weights, X)
+        check(lambda d, axis=axis: decayed_sum(t(X), d, axis=axis) * weights, decays)
+    for shape in ((0, 3), (3, 0), (3, 1)):
+        x = t(np.full(shape, 2.0))
+        assert decayed_sum(x, x, axis=1).tolist() == x.tolist()
+        assert grad(lambda x: decayed_sum(x, x, axis=1).sum())(x).tolist() == np.ones(shape).tolist()
+    with pytest.raises(ShapeError, match="decayed_sum: elements of shape"):
+        trace(lambda x: decayed_sum(x, x[:1], axis=1))(t(X))
+
+
+def test_gradient_of_logcumsumexp_beside_infinities() -> None:
+    """Check shares of sums: 0 of -infinity, whatever the sum; 0 of numbers below an infinity."""
+    x = t(np.array([[-np.inf, -np.inf, 1.0, -np.inf, 2.0], [0.0, 1.0, np.inf, 5.0, 6.0]]))
+    got = grad(lambda x: F.logcumsumexp(x, 1).sum())(x).numpy()
+    e = np.exp(1.0)
+    np.testing.assert_allclose(got[0], [0, 0, 2 + 1 / (1 + e), 0, e / (1 + e)], rtol=1e-12)
+    np.testing.assert_allclose(got[1, :2], [1 + 1 / (1 + e), e / (1 + e)], rtol=1e-12)
+    np.testing.assert_array_equal(got[1, 3:], 0)
 
 
 @pytest.mark.parametrize("mode", ["wrap", "symmetric", "reflect", "edge"])

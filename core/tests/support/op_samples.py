@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 declare_all()
 
 #: Loops and branches take what their graphs say: `test_loops` runs them.
-OF_GRAPHS = frozenset({"cond", "scan", "while_loop", "result"})
+OF_GRAPHS = frozenset({"cond", "scan", "while_loop", "result", "recurrence"})
 #: Nobody records them: passes make them for kernels.
 OF_KERNELS = frozenset(
     {"look_up", "strided", "dot", "scatter_sum", "scatter_prod", "scatter_max", "scatter_min"}
@@ -171,7 +171,8 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "attention": [([(2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": c}) for c in (False, True)],
     "attention_grad": [([(2, 3, 2), (2, 3, 4), (2, 5, 4), (2, 5, 2)], {"causal": False})],
     "searchsorted": [([(1,), (2, 3)], {"right": r}) for r in (False, True)],
-    **{name: [([(3, 5)], {"axis": 1})] for name in ("cumsum", "cumprod", "cummax", "cummin")},
+    **{name: [([(3, 5)], {"axis": 1})] for name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")},
+    "decayed_sum": [([(3, 5), (3, 5)], {"axis": 1})],
     **{
         name: [([(3, 5)], {"axis": (1,)}), ([(2, 3, 2)], {"axis": (0, 2)})]
         for name in ("argmax", "argmin", "integer_sum", "integer_product")

@@ -9,7 +9,7 @@ import pytest
 from cpu_numba_helpers import BACKEND, SENTINEL, run, traced
 from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
-from mgb.ops.sort import cumsum_
+from mgb.ops.scans import cumsum_
 from mgb_cpu_numba import backend
 from mgb_native.target import VECTORS
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb import codegen
-from mgb.codegen import DOT, EXTENT, alongs, is_scatter, reached, schedule, tables, varying
+from mgb.codegen import DOT, EXTENT, alongs, is_scatter, is_sequential, reached, schedule, tables, varying
 from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
 from mgb.ir.sizes import same_shape
 from mgb.runtime.forking import cached_property
+
+from .folds import parts
 
 #: The work of one call of a kernel: stages, rows, chunks of the row; and where its buffers are.
 SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
@@ -40,7 +42,18 @@ HEAD = (
 NOTE = 2
 
 #: How many ops an op is worth.
-COST = {"div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8}
+COST = {
+    "div": 8, "sqrt": 8, "quotient": 60, "fmod_float": 100, "fmod_double": 100, "look_up": 8,
+    "decayed_sum": 8, "logcumsumexp": 60,
+}  # fmt: skip
+
+
+def cost_of(node: Node) -> int:
+    """Return how many ops an op is worth."""
+    if is_sequential(node):
+        return sum(map(cost_of, node.params["body"].graph.nodes))
+    return COST.get(node.op.name, 1)
+
 
 #: Bytes that an element is worth which is folded into any place of a table.
 APART = 600
@@ -134,9 +147,19 @@ class Frame(codegen.Frame[Operand]):
         return varying(reached(node, int(name[0] == "m")), self.ndim) if apart else self.span[node]
 
     @cached_property
-    def scans(self) -> frozenset[Node]:
+    def scans(self) -> dict[Node, None]:
         """The scans that fold anything."""
-        return frozenset(v for part in self.schedule.passes for v in part.totals)
+        return dict.fromkeys((*(v for part in self.schedule.passes for v in part.totals), *self.sequential))
+
+    @cached_property
+    def sequential(self) -> tuple[Node, ...]:
+        """Those that go through the whole row, element after element."""
+        return tuple(filter(is_sequential, self.graph.nodes))
+
+    @property
+    def reverse(self) -> bool:
+        """Return whether they begin with the last one."""
+        return any(v.params["reverse"] for v in self.sequential)
 
     @cached_property
     def look_ups(self) -> tuple[Node, ...]:
@@ -222,7 +245,7 @@ class Frame(codegen.Frame[Operand]):
     def work(self) -> int:
         """Bytes that the ops compute for an element, each by what it is worth."""
         done = [v for p in self.schedule.passes for v in (*p.computes, *p.folds, *p.totals)]
-        cost = sum(COST.get(v.op.name, 1) * v.spec.dtype.itemsize for v in done)
+        cost = sum(cost_of(v) * v.spec.dtype.itemsize for v in done)
         return cost + sum(APART if self.scatters(v) else v.spec.dtype.itemsize for v in self.sinks)
 
     @cached_property
@@ -330,13 +353,12 @@ class Frame(codegen.Frame[Operand]):
 
     def _buffers(self) -> tuple[Buffer, ...]:
         folds = [f for p in self.schedule.passes for f in p.folds]
-        scans = [f for p in self.schedule.passes for f in p.totals]
+        scans = [f for f in self.scans for _ in range(parts(f))]
         keeps = [v for p in self.schedule.passes for v in p.keeps]
         found = [_buffer(f"k{i}", v, "units * piece", True) for i, v in enumerate(keeps)]
         if self.columns:
             found += [_buffer(f"p{i}", f, "chunks * piece", True) for i, f in enumerate((*folds, *scans))]
-            found += [_buffer(f"c{i}", f, "piece", False) for i, f in enumerate(scans)]
-            found += [_buffer(f"b{i}", f, "piece", False) for i, f in enumerate(scans)]
+            found += [_buffer(f"{c}{i}", f, "piece", False) for c in "cb" for i, f in enumerate(scans)]
             found += [_buffer(f"t{i}", f, "piece", False) for i, f in enumerate(folds)]
             found += [_buffer(f"r{i}", v, "piece", False) for i, v in enumerate(self.row_values)]
         else:
@@ -362,6 +384,10 @@ class Frame(codegen.Frame[Operand]):
     def buffer(self, prefix: str, node: Node) -> Buffer:
         """Return the buffer of `node` whose name begins with `prefix`."""
         return next(b for b in self.buffers if b.node is node and b.name.startswith(prefix))
+
+    def buffers_of(self, prefix: str, scan: Node) -> list[Buffer]:
+        """Return those of the numbers that a scan carries."""
+        return [b for b in self.buffers if b.node is scan and b.name.startswith(prefix)]
 
 
 def _is_like(one: Node, other: Node) -> bool:

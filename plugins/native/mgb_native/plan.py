@@ -162,6 +162,8 @@ class Planner(Sinks):
             group, units, extent = max(1, CHUNK // piece), steps * pieces, steps * n
         if self.frame.sinks:
             group = -(-units // self.chunks_of(units))
+        if self.frame.sequential:
+            group = max(1, units)
         return {
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,
             "chunks": -(-units // group), "extent": extent, "stream": int(self.streams),
@@ -210,7 +212,7 @@ class Planner(Sinks):
                 gathered = GATHERED  # on which a sum depends
             return SPREAD if far else STREAMED if few else gathered if self.gathers else PIECE
         fits = CACHED // 8 // max(self.steps, 1)  # columns that the next pass still finds in cache
-        if len(self.frame.schedule.passes) > 1 and fits >= NARROW:
+        if sum(not part.is_for_chunks for part in self.frame.schedule.passes) > 1 and fits >= NARROW:
             return min(COLUMNS, fits)
         return SPREAD if far else COLUMNS
 

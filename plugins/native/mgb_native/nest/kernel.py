@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from mgb.codegen import EXTENT, Pass
+from mgb.codegen import EXTENT, Pass, is_sequential
 from mgb.ir import CONST, Node
 
 from ..folds import held, wide
@@ -24,6 +24,7 @@ from .body import Body, element
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes, Type
 from .lanes import Access, Names, Nodes, Value, Width
 from .sinking import Sinking, Tables
+from .states import State, apart, carried
 from .units import Units
 from .words import across, convert, fold_step, nothing
 
@@ -35,7 +36,8 @@ class Nest(Sinking):
     """The loops of one kernel."""
 
     def __init__(self, frame: Frame, vector: int) -> None:
-        super().__init__(frame, vector if frame.inner is not None else 0)
+        alone = frame.inner is None or (frame.sequential and not frame.columns)
+        super().__init__(frame, 0 if alone else vector)
         self.names: Names = {}
 
     def text(self) -> str:
@@ -175,7 +177,7 @@ class Nest(Sinking):
     def chunks(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
         """Write the loop over the chunks of a row."""
         chunk0, chunk1 = self.span("chunk0"), self.span("chunk1")
-        scans = [v for v in self.scans_of(part) if v not in part.totals]
+        scans = [v for v in self.scans_of(part) if v not in part.totals and not is_sequential(v)]
         begun = self.begun(scans, chunk0, width)
 
         def turn(counter: str, given: list[str]) -> Sequence[str]:
@@ -183,13 +185,15 @@ class Nest(Sinking):
             chunk = counter
             if k % 2 and not scans:
                 chunk = self.add(chunk0, self.sub(self.sub(chunk1, self.index(1)), counter))
-            self.starts = dict(zip(scans, given, strict=False))
+            self.starts = {} if self.frame.columns else apart(scans, given)
             own = self.chunk(k, part, rows, width, chunk)
             return self.onwards(scans, own, width)
 
         self.loop(chunk0, chunk1, self.index(1), begun, turn, "chunk")
 
-    def chunk(self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str) -> dict[Node, str]:
+    def chunk(
+        self, k: int, part: Pass, rows: dict[Operand, str], width: str, chunk: str
+    ) -> dict[Node, State]:
         """Return one chunk; what each scan makes of it alone, unless that is in memory."""
         partials = {f: self.buffer_of("p", f) for f in part.folds}
         at = {}
@@ -198,7 +202,8 @@ class Nest(Sinking):
             for f, b in partials.items():
                 address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
                 at[f] = self.at_buffer(b, address)
-            self.fill(at | {v: self.at_buffer(self.buffer_of("c", v)) for v in self.scans_of(part)}, width)
+            self.fill(at, width)
+            self.fill_states({v: self.memory("c", v) for v in self.scans_of(part)}, width, rows)
         tables = self.tables(part.scatters, rows, chunk)
         self.clear(tables, width)
         units, lanes = self.units(k, part, rows, width, at, tables)
@@ -213,7 +218,7 @@ class Nest(Sinking):
         done = units.write(unit0, unit1, carried)
         for f, vector in zip(part.folds, done, strict=False):
             self.write(self.at_buffer(partials[f]), chunk, Value(self.folded(f, vector, lanes)))
-        own = dict(zip(units.scans, done[len(part.folds) :], strict=False))
+        own = apart(units.scans, done[len(part.folds) :])
         self.note_totals(part.totals, own, chunk, width)
         return own
 
@@ -235,9 +240,10 @@ class Nest(Sinking):
 
     def begin(self, part: Pass, lanes: Lanes) -> list[Carried]:
         """Return the initial values of the reductions of a pass."""
-        kinds = [(f, Body(self, lanes)) for f in part.folds]
-        kinds += [(f, Body(self, SCALAR)) for f in self.scans_of(part)]
-        return [(nothing(body, f, held(f)), body.type(held(f))) for f, body in kinds]
+        body, scans = Body(self, lanes), self.scans_of(part)
+        folds = [(nothing(body, f, held(f)), body.type(held(f))) for f in part.folds]
+        first = [x for v in scans for x in self.first_state(v, self.row_names, SCALAR)]
+        return [*folds, *carried(scans, first)]
 
     def folded(self, f: Node, vector: str, lanes: Lanes) -> str:
         """Combine the lanes of a reduction."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mgb.codegen import Pass
+from mgb.codegen import Pass, is_sequential
 from mgb.ir import Node
 
-from ..folds import held
+from ..folds import held, parts
+from ..frame import Operand
 from .body import Body, element
-from .builder import SCALAR, Carried, Lanes, Type
+from .builder import SCALAR, Carried, Lanes
 from .lanes import Access, Names, Nodes, Value
 from .looking import Looking
-from .words import nothing, scan_step
+from .states import State, apart, begun, carried, joined, lifted, result, stepped
+from .words import nothing
 
 
 class Scanning(Looking):
@@ -30,8 +32,8 @@ class Scanning(Looking):
         What it makes of all chunks before; empty in rows of one chunk.
     """
 
-    carried: dict[Node, str]
-    starts: dict[Node, str]
+    carried: dict[Node, State]
+    starts: dict[Node, State]
 
     def scans_of(self, part: Pass) -> list[Node]:
         """Return those that a pass goes through: for their values, then for what they make of chunks."""
@@ -47,99 +49,153 @@ class Scanning(Looking):
     def scanned(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
         """Return the value of `node` at iteration `i` and update its carry."""
         body = Body(self, lanes)
-        value = self.value(node.inputs[0], names, lanes)
+        if is_sequential(node):
+            return self.stepped(node, names, lanes, i)
+        state = lifted(body, node, [self.value(x, names, lanes) for x in node.inputs])
         if self.frame.columns:
             own = self.memory("c", node)
-            value = scan_step(body, node, self.read(own, i, lanes).name, value)
-            self.write(own, i, Value(value, lanes.count), lanes)
-            value = scan_step(body, node, self.read(self.memory("b", node), i, lanes).name, value)
-            return Value(value, lanes.count)
+            state = joined(body, node, self.read_state(own, i, lanes), state)
+            self.write_state(own, i, state, lanes)
+            state = joined(body, node, self.read_state(self.memory("b", node), i, lanes), state)
+            return Value(result(body, node, state), lanes.count)
         one, before = Body(self, SCALAR), self.carried[node]
-        value = self.within(node, value, body)
-        total = self.last(value, body.type(held(node))) if lanes.count else value
-        self.carried[node] = scan_step(one, node, before, total)
-        value = scan_step(body, node, body.spread(before, element(held(node))), value)
+        state = self.within(node, state, body)
+        type_ = body.type(held(node))
+        total = [self.last(x, type_) for x in state] if lanes.count else state
+        self.carried[node] = joined(one, node, before, total)
+        state = joined(body, node, self.in_lanes(node, before, body), state)
         if node in self.starts:
-            value = scan_step(body, node, body.spread(self.starts[node], element(held(node))), value)
+            state = joined(body, node, self.in_lanes(node, self.starts[node], body), state)
+        return Value(result(body, node, state), lanes.count)
+
+    def stepped(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
+        """Return the value of a sequential scan, and carry on; rows are of scalars."""
+        body, given = Body(self, lanes), node.inputs[parts(node) :]
+        own = [self.value(x, names, lanes) for x in given]
+        if not self.frame.columns:
+            self.carried[node], value = stepped(body, node, self.carried[node], own)
+            return Value(value)
+        memory = self.memory("c", node)
+        state, value = stepped(body, node, self.read_state(memory, i, lanes), own)
+        self.write_state(memory, i, state, lanes)
         return Value(value, lanes.count)
 
-    def within(self, node: Node, value: str, body: Body) -> str:
+    def first_state(self, node: Node, names: Names, lanes: Lanes) -> State:
+        """Return the state before the first element; it is given, where `node` is sequential."""
+        if is_sequential(node):
+            return [self.value(x, names, lanes) for x in node.inputs[: parts(node)]]
+        return begun(Body(self, lanes), node)
+
+    def in_lanes(self, node: Node, state: State, body: Body) -> State:
+        """Return the same state in each lane."""
+        return [body.spread(x, element(held(node))) for x in state]
+
+    def within(self, node: Node, state: State, body: Body) -> State:
         """Return the lanes of a vector, each with those before it."""
-        type_, empty = body.type(held(node)), nothing(body, node, held(node))
+        type_, empty = body.type(held(node)), begun(body, node)
         if body.lanes.mask:
-            value = body.select(body.lanes.mask, value, empty, type_)
+            state = [body.select(body.lanes.mask, x, e, type_) for x, e in zip(state, empty, strict=True)]
         reach = 1
         while reach < body.lanes.count:
-            value = scan_step(body, node, self.slide(value, empty, reach, type_), value)
+            before = [self.slide(x, e, reach, type_) for x, e in zip(state, empty, strict=True)]
+            state = joined(body, node, before, state)
             reach *= 2
-        return value
+        return state
 
     # from chunk to chunk
 
-    def memory(self, prefix: str, node: Node) -> Access:
+    def memory(self, prefix: str, node: Node) -> list[Access]:
         """Return the memory of the carries of columns: "c" within a chunk, "b" from the chunks before."""
-        return self.at_buffer(self.buffer_of(prefix, node))
+        return [self.at_buffer(b) for b in self.frame.buffers_of(prefix, node)]
+
+    def read_state(self, memory: Sequence[Access], i: str, lanes: Lanes = SCALAR) -> State:
+        return [self.read(access, i, lanes).name for access in memory]
+
+    def write_state(
+        self, memory: Sequence[Access], i: str, state: Sequence[str], lanes: Lanes = SCALAR
+    ) -> None:
+        for access, x in zip(memory, state, strict=True):
+            self.write(access, i, Value(x, lanes.count), lanes)
 
     def begun(self, scans: Sequence[Node], chunk0: str, width: str) -> list[Carried]:
         """Combine the totals of the chunks before the first of these."""
         if not scans:
             return []
         if self.frame.columns:
-            self.fill({v: self.memory("b", v) for v in scans}, width)
+            self.fill_states({v: self.memory("b", v) for v in scans}, width, {})
             before = lambda chunk, _: self.join_columns(scans, lambda v: self.of_chunk(v, chunk), width)  # noqa: E731
             self.loop(self.index(0), chunk0, self.index(1), [], before)
             return []
-        one, types = Body(self, SCALAR), [Type(element(held(v))) for v in scans]
-        empty = [(nothing(one, v, held(v)), type_) for v, type_ in zip(scans, types, strict=True)]
+        one = Body(self, SCALAR)
+        empty = carried(scans, [x for v in scans for x in begun(one, v)])
 
         def turn(chunk: str, given: list[str]) -> Sequence[str]:
-            found = (self.read(self.memory("p", v), chunk).name for v in scans)
-            return [scan_step(one, v, a, b) for v, a, b in zip(scans, given, found, strict=True)]
+            before = apart(scans, given)
+            found = {v: self.read_state(self.memory("p", v), chunk) for v in scans}
+            return [x for v in scans for x in joined(one, v, before[v], found[v])]
 
-        return list(zip(self.loop(self.index(0), chunk0, self.index(1), empty, turn), types, strict=True))
+        return carried(scans, self.loop(self.index(0), chunk0, self.index(1), empty, turn))
 
-    def onwards(self, scans: Sequence[Node], own: Mapping[Node, str], width: str) -> list[str]:
+    def onwards(self, scans: Sequence[Node], own: Mapping[Node, State], width: str) -> list[str]:
         """Return the initial carries of the next chunk."""
         if not self.frame.columns:
-            return [scan_step(Body(self, SCALAR), v, self.starts[v], own[v]) for v in scans]
+            one = Body(self, SCALAR)
+            return [x for v in scans for x in joined(one, v, self.starts[v], own[v])]
         self.join_columns(scans, lambda v: self.memory("c", v), width)
         return []
 
-    def join_columns(self, scans: Sequence[Node], chunk: Callable[[Node], Access], width: str) -> None:
+    def join_columns(self, scans: Sequence[Node], chunk: Callable[[Node], list[Access]], width: str) -> None:
         """Fold what a chunk has made into what those before have."""
         found = {v: chunk(v) for v in scans}
 
         def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
-            for v, access in found.items():
-                before, own = self.memory("b", v), self.read(access, i, lanes).name
-                total = scan_step(Body(self, lanes), v, self.read(before, i, lanes).name, own)
-                self.write(before, i, Value(total, lanes.count), lanes)
+            for v, memory in found.items():
+                before, own = self.memory("b", v), self.read_state(memory, i, lanes)
+                total = joined(Body(self, lanes), v, self.read_state(before, i, lanes), own)
+                self.write_state(before, i, total, lanes)
             return ()
 
         if scans:
             self.over(width, self.width(scans), [], turn)
 
-    def note_totals(self, totals: Nodes, own: Mapping[Node, str], chunk: str, width: str) -> None:
+    def note_totals(self, totals: Nodes, own: Mapping[Node, State], chunk: str, width: str) -> None:
         """Write what scans make of a chunk where those who do the next ones look."""
         if not self.frame.columns:
             for v in totals:
-                self.write(self.memory("p", v), chunk, Value(own[v]))
+                self.write_state(self.memory("p", v), chunk, own[v])
             return
         pairs = [(self.memory("c", v), self.of_chunk(v, chunk)) for v in totals]
 
         def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
             for source, to in pairs:
-                self.write(to, i, self.read(source, i, lanes), lanes)
+                self.write_state(to, i, self.read_state(source, i, lanes), lanes)
             return ()
 
         if totals:
             self.over(width, self.width(totals), [], turn)
 
-    def of_chunk(self, node: Node, chunk: str) -> Access:
+    def of_chunk(self, node: Node, chunk: str) -> list[Access]:
         """Return the memory of a chunk's totals, one for each column."""
-        b = self.buffer_of("p", node)
-        passed = self.mul(self.mul(chunk, self.slot("piece")), self.index(b.itemsize))
-        return self.at_buffer(b, self.add(self.buffer(b), passed))
+        passed, found = self.mul(chunk, self.slot("piece")), []
+        for b in self.frame.buffers_of("p", node):
+            address = self.add(self.buffer(b), self.mul(passed, self.index(b.itemsize)))
+            found.append(self.at_buffer(b, address))
+        return found
+
+    def fill_states(self, at: dict[Node, list[Access]], count: str, rows: dict[Operand, str]) -> None:
+        """Let the memory of scans begin with what they are before the first element."""
+        lanes_of = self.lane_reads(
+            (), [x for v in at if is_sequential(v) for x in v.inputs[: parts(v)]], rows
+        )
+
+        def turn(i: str, lanes: Lanes, _: list[str]) -> Sequence[str]:
+            names = {**self.row_names, **lanes_of(i, lanes)}
+            for v, memory in at.items():
+                self.write_state(memory, i, self.first_state(v, names, lanes), lanes)
+            return ()
+
+        if at:
+            self.over(count, self.width(at), [], turn)
 
     def fill(self, at: dict[Node, Access], count: str) -> None:
         """Let the memory of folds begin with what a fold of nothing is."""

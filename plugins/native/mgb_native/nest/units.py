@@ -14,6 +14,7 @@ from .body import Body
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes
 from .lanes import Access, Names, Value, Width
 from .sinking import Sinking, Tables
+from .states import apart, carried
 from .words import fold_step, nothing
 
 Bases = dict[Operand, str]
@@ -71,13 +72,15 @@ class Units:
         """Write the loops. Only runs along the innermost of several folded loops take divisions."""
         nest, zero, one = self.nest, self.nest.index(0), self.nest.index(1)
         if self.frame.loops["folded"] < 2:
+            last = nest.sub(nest.add(unit0, unit1), one) if self.frame.reverse else ""
+            at = partial(nest.sub, last) if last else str
             bases = {o: self.rows[o] for o in self.operands}
             return nest.loop(
                 unit0,
                 unit1,
                 one,
                 carried,
-                lambda unit, given: self.unit(bases, zero, unit, unit, given),
+                lambda unit, given: self.unit(bases, zero, at(unit), at(unit), given),
                 "unit",
             )
         length = nest.slot(self.frame.lengths_at["folded"])
@@ -200,11 +203,12 @@ class Units:
         lines = nest.lines_of_tables(part, self.tables, fixed)
         lanes_of = nest.lane_reads(part.computes, part.ends, self.rows) if self.frame.columns else None
         type_ = Lanes(self.lanes.turn)
-        types = [type_] * len(part.folds) + [SCALAR] * len(self.scans)
-        carried = [
-            (value, Body(nest, lanes).type(held(f)))
-            for f, lanes, value in zip((*part.folds, *self.scans), types, given, strict=False)
+        count_folds = len(part.folds)
+        begun = [
+            (value, Body(nest, type_).type(held(f)))
+            for f, value in zip(part.folds, given[:count_folds], strict=False)
         ]
+        begun += carried(self.scans, given[count_folds:])
 
         def turn(i: str, lanes: Lanes, given: list[str]) -> Sequence[str]:
             names = dict(fixed)
@@ -214,7 +218,7 @@ class Units:
                 names[v] = nest.read(kept[v], i, lanes)
             if lanes_of is not None:
                 names |= lanes_of(i, lanes)
-            nest.carried = dict(zip(self.scans, given[len(part.folds) :], strict=False))
+            nest.carried = apart(self.scans, given[len(part.folds) :])
             nest.compute(part.computes, names, lanes, i)
             for v in part.totals:
                 nest.scanned(v, names, lanes, i)
@@ -224,9 +228,10 @@ class Units:
                 nest.write(kept[v], i, Value(nest.value(v, names, lanes), lanes.count), lanes)
             for o, access in to.items():
                 nest.write(access, i, Value(nest.value(o.node, names, lanes), lanes.count), lanes)
-            return [*self.folds(i, lanes, names, given), *nest.carried.values()]
+            states = (x for v in self.scans for x in nest.carried[v])
+            return [*self.folds(i, lanes, names, given), *states]
 
-        return nest.over(count, self.lanes, carried, turn)
+        return nest.over(count, self.lanes, begun, turn)
 
     def fixed(self, at: Bases) -> Names:
         """Load the loop-invariant values. LLVM cannot hoist them: an output might alias an operand."""

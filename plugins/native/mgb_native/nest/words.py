@@ -6,7 +6,7 @@ operation has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from mgb.codegen import (
@@ -21,6 +21,7 @@ from mgb.codegen import (
     scalar,
     scans,
     scatters,
+    stateful,
     widening,
 )
 from mgb.ir import CONST, Graph, Node, dtypes
@@ -168,6 +169,14 @@ def narrow(body: Body, x: str, dtype: str) -> str:
 
 def _computed(body: Body, graph: Graph, *xs: str, given: Mapping[str, Word] | None = None) -> str:
     """Return the one output of a graph, by the words that are given and by ours."""
+    (found,) = computed(body, graph, xs, given)
+    return found
+
+
+def computed(
+    body: Body, graph: Graph, xs: Sequence[str], given: Mapping[str, Word] | None = None
+) -> list[str]:
+    """Return the outputs of a graph, by the words that are given and by ours."""
 
     def rule(node: Node, *operands: str) -> str:
         if node.op is CONST:
@@ -175,8 +184,7 @@ def _computed(body: Body, graph: Graph, *xs: str, given: Mapping[str, Word] | No
         return words[node.op.name](body, node, *operands)
 
     words = {**SPELLINGS, **(given or {})}
-    (found,) = graph.fold(rule, xs)
-    return found
+    return list(graph.fold(rule, xs))
 
 
 def to_memory(body: Body, x: str, dtype: str) -> str:
@@ -231,16 +239,18 @@ _STEPS = {
 #: What LLVM may do with the steps of floats.
 _FLAGS = {"fadd": "reassoc", "fmul": "reassoc", "maximum": "nsz", "minimum": "nsz"}
 
-REDUCTIONS, SCANS, SCATTERS = reductions(_STEPS), scans(_STEPS), scatters(_STEPS)
+REDUCTIONS, SCATTERS = reductions(_STEPS), scatters(_STEPS)
+SCANS = (*scans(_STEPS), *stateful())
 VOCABULARY = frozenset((*WORDS, *REDUCTIONS, *SCANS, *SCATTERS, "extent", LOOK_UP, DOT))
 
 #: All that a body may hold: beside the words, what every backend prints. A fold of one element is that.
 SPELLINGS: dict[str, Word] = {
-    **WORDS, "cast": _cast, **dict.fromkeys((*REDUCTIONS, *SCANS), lambda body, node, x: x)
+    **WORDS, "cast": _cast, **dict.fromkeys((*REDUCTIONS, *SCANS), lambda body, node, x, *_: x)
 }  # fmt: skip
 
 
-def _step(fold: Node) -> str:
+def step_of(fold: Node) -> str:
+    """Return the operation that folds two elements."""
     dtype = fold.spec.dtype.name
     kind = 0 if is_float(dtype) else 3 if dtype == "bool" else 1 if is_signed(dtype) else 2
     return _STEPS[combine(fold)][kind]
@@ -248,23 +258,18 @@ def _step(fold: Node) -> str:
 
 def waits(fold: Node) -> bool:
     """Return whether a step of a reduction takes several instructions, each waiting for the one before."""
-    return _step(fold) in ("maximum", "minimum")
+    return step_of(fold) in ("maximum", "minimum")
 
 
 def fold_step(body: Body, fold: Node, a: str, b: str, dtype: str) -> str:
     """Fold two elements, held in `dtype`, of the reduction `fold`; NaN stays."""
-    step = _step(fold)
+    step = step_of(fold)
     return body.op(step, (a, b), body.type(dtype), _FLAGS.get(step, ""))
-
-
-def scan_step(body: Body, scan: Node, a: str, b: str) -> str:
-    """Fold two elements of a scan, in this order whoever does it."""
-    return body.op(_step(scan), (a, b), body.type(held(scan)))
 
 
 def across(body: Body, fold: Node, vector: str) -> str:
     """Return the lanes of `vector` folded into one number."""
-    step = _step(fold)
+    step = step_of(fold)
     return body.builder.across(step, vector, body.type(held(fold)), _FLAGS.get(step, ""))
 
 

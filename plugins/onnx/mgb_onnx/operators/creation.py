@@ -14,7 +14,7 @@ from mgb.ops.elementwise import trunc
 from mgb.ops.layout import reshape
 from mgb.ops.primitives import cast, eq, le, lt, minimum, where
 from mgb.ops.reduce import reduce_sum
-from mgb.ops.sort import cumsum_
+from mgb.ops.scans import cumsum_
 from mgb.random import generator
 from mgb.storage.limits import meter
 from mgb.tensor import Tensor

@@ -15,7 +15,8 @@ from mgb.ops.layout import concat, cut_along, reshape, reverse
 from mgb.ops.methods import average
 from mgb.ops.primitives import cast, eq, mul, sqrt
 from mgb.ops.reduce import Axes, reduce_max, reduce_min, reduce_prod, reduce_sum
-from mgb.ops.sort import argmax_, argmin_, cumsum_
+from mgb.ops.scans import cumsum_
+from mgb.ops.sort import argmax_, argmin_
 from mgb.tensor import Tensor
 
 from ..values import Host
