@@ -226,7 +226,9 @@ class Units:
                 nest.write(access, i, Value(nest.value(o.node, names, lanes), lanes.count), lanes)
             return [*self.folds(i, lanes, names, given), *nest.carried.values()]
 
-        return nest.over(count, self.lanes, carried, turn)
+        return nest.near_and_far(
+            part.computes, lambda carried: nest.over(count, self.lanes, carried, turn), carried
+        )
 
     def fixed(self, at: Bases) -> Names:
         """Load the loop-invariant values. LLVM cannot hoist them: an output might alias an operand."""
