@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mgb import functional as F
 from mgb import tensor
 
 from .cases import DTYPES, FLOATS, Batches, check, dealt, elementwise, of, spread
@@ -41,3 +42,18 @@ class TestIntegers:
         values = edges(np.dtype(dtype))
         x = values[:5].copy()
         check(driver, of(lambda x: [x + tensor(v, dtype=dtype) for v in values], x), [x])
+
+    @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint32"])
+    @pytest.mark.parametrize("of_first", [True, False])
+    @pytest.mark.parametrize("where_not", [True, False])
+    def test_some_bits_of_one_and_the_rest_of_another(
+        self, driver: Driver, dtype: str, of_first: bool, where_not: bool
+    ) -> None:
+        x, y = dealt([edges(np.dtype(dtype))] * 2, [(27, 27)] * 2)
+        mask = np.array(np.iinfo(dtype).max // 3, dtype)
+
+        def function(x: Any, y: Any) -> Any:
+            bits, other = (x & int(mask)) | (y & int(~mask)), x if of_first else y
+            return F.where(y > 3, *((other, bits) if where_not else (bits, other)))
+
+        check(driver, of(function, x, y), [x, y])

@@ -2,21 +2,27 @@
 
 A reshape of a transposed or a broadcast array is not a view. ``x.transpose(...).reshape(...) * 2`` would copy
 and then compute; computed over the axes of the transposed view, which a kernel reads as it lies, the result
-is row-major and its reshape costs nothing. What is repeated a few times is put side by side with itself, for
-kernels that write windows: see `Op.parts`.
+is row-major and its reshape costs nothing. Other operands take these axes too, at the inputs, where that
+costs nothing either: axes are split, never merged. What is repeated a few times is put side by side with
+itself, for kernels that write windows: see `Op.parts`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from math import prod
+
 from ..ir import Graph, Kind, Node
 from ..ir.sizes import same_shape
 from ..ir.strides import row_major
-from ..ops.layout import BROADCAST_TO, RESHAPE, concat
+from ..ops.layout import BROADCAST_TO, RESHAPE, TRANSPOSE, broadcast_to, concat, transpose
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite
+from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite, shaped
 from ..tensor import Tensor
 from ..tensor.apply import apply
+from .axes import are_plain, axes_split, between, ends, stretched_axes
 
 Shape = tuple[int, ...]
 
@@ -25,38 +31,144 @@ FEW = 8
 
 
 def delay_copies(graph: Graph) -> Graph:
-    """Move reshapes that copy behind element-wise ops that read nothing else but single numbers."""
+    """Move reshapes that copy behind element-wise ops, broadcasts and transposes.
+
+    What is folded or scanned next stays one with that: it goes along axes which a reshape may merge. Then
+    only single numbers are read beside.
+    """
     if not any(map(_may_copy, graph.nodes)):
         return graph
-    delayed: set[Node] = set()
-
-    def rule(node: Node, *values: Tensor) -> Tensor | None:
-        found = _computed_before(node, values, delayed) if node.op.kind is Kind.ELEMENTWISE else None
-        if found is not None:
-            delayed.add(node_of(found))
-        return found
-
+    rule = _Delay(graph)
     return rewrite(delay_reshapes(delay_broadcasts(rewrite(graph, rule))), _repeated)
 
 
-def _computed_before(node: Node, values: tuple[Tensor, ...], delayed: set[Node]) -> Tensor | None:
-    sources = [inputs_of(v, RESHAPE) for v in values]
-    copied = [s[0].shape for s, v in zip(sources, values, strict=True) if s and _is_dear(node_of(v), delayed)]
-    if not copied:
-        return None
-    operands = []
-    for value, source in zip(values, sources, strict=True):
-        if source and same_shape(value.shape, node.spec.shape) and same_shape(source[0].shape, copied[0]):
-            operands.append(source[0])
-        elif value.ndim == 0:
-            operands.append(value)
-        else:
+class _Delay:
+    """The rule, and which of the values that it has made are reshaped."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.delayed: set[Node] = set()
+        self.folded = _folded_next(graph)
+        self.computed = _computed_next(graph) - self.folded
+
+    def __call__(self, node: Node, *values: Tensor) -> Tensor | None:
+        found = None
+        if node.op.kind is Kind.ELEMENTWISE:
+            found = self._computed(node, values)
+        elif node.op is RESHAPE and (source := self._source(values[0])) is not None:
+            found = reshaped(source, node.spec.shape)
+        elif node.op in (BROADCAST_TO, TRANSPOSE) and node in self.computed:
+            found = self._moved(node, values[0])
+        if found is not None and node_of(found).op is RESHAPE:
+            self.delayed.add(node_of(found))
+        return found
+
+    def _source(self, value: Tensor) -> Tensor | None:
+        """Return the value before a reshape that copies, or None."""
+        node = node_of(value)
+        copies = node in self.delayed or (_may_copy(node) and _lying(node) is None)
+        source = inputs_of(value, RESHAPE) if copies else None
+        return source[0] if source else None
+
+    def _computed(self, node: Node, values: tuple[Tensor, ...]) -> Tensor | None:
+        """Return an op over the axes from before the reshapes of its operands, then one such reshape."""
+        shape = node.spec.shape
+        sources = [self._source(v) if same_shape(v.shape, shape) else None for v in values]
+        copied = [s.shape for s in sources if s is not None]
+        if not copied:
             return None
-    return reshaped(apply(node.op, *operands, **node.params), node.spec.shape)
+        others = [v for v, s in zip(values, sources, strict=True) if s is None and v.ndim]
+        if others or any(not same_shape(s, copied[0]) for s in copied):
+            if node in self.folded or not are_plain(shape, *copied):
+                return None
+            apart = (*map(ends, copied), *(_ends_of(v, shape) for v in others))
+            domain = between(frozenset().union(*apart))
+        else:
+            domain = copied[0]
+        if domain is None:
+            return None
+        operands = [
+            _split(v, shape, domain) if s is None else _split(s, s.shape, domain)
+            for v, s in zip(values, sources, strict=True)
+        ]
+        return reshaped(shaped(apply(node.op, *operands, **node.params), domain), shape)
+
+    def _moved(self, node: Node, value: Tensor) -> Tensor | None:
+        """Return a broadcast or a transpose of what is reshaped, before that."""
+        source = self._source(value)
+        if source is None or not are_plain(value.shape, source.shape, node.spec.shape):
+            return None
+        domain = between(ends(source.shape) | ends(value.shape))
+        if domain is None:
+            return None
+        groups = axes_split(value.shape, domain)
+        found = shaped(_split(source, source.shape, domain), domain)
+        if groups is None:
+            return None
+        if node.op is TRANSPOSE:
+            first = list(accumulate(map(len, groups), initial=0))
+            order = [k for a in node.params["axes"] for k in range(first[a], first[a + 1])]
+            return reshaped(transpose(found, axes=tuple(order)), node.spec.shape)
+        return _stretched(found, groups, node.spec.shape)
 
 
-def _is_dear(reshape: Node, delayed: set[Node]) -> bool:
-    return reshape in delayed or (_may_copy(reshape) and _lying(reshape) is None)
+def _folded_next(graph: Graph) -> frozenset[Node]:
+    """Return the values that folds and scans need, but for ops of other kinds between."""
+    found: set[Node] = set()
+    for node in reversed(graph.nodes):
+        for reader in graph.readers[node]:
+            passes_on = reader.op.kind in (Kind.ELEMENTWISE, Kind.LAYOUT) and reader in found
+            if passes_on or reader.op.kind in (Kind.REDUCE, Kind.SCAN, Kind.SCATTER):
+                found.add(node)
+    return frozenset(found)
+
+
+def _computed_next(graph: Graph) -> frozenset[Node]:
+    """Return the values that element-wise ops alone need, but for moves of elements between."""
+    found: set[Node] = set()
+    outputs = frozenset(graph.outputs)
+    for node in reversed(graph.nodes):
+        readers = graph.readers[node]
+        moved = (r.op in (RESHAPE, BROADCAST_TO, TRANSPOSE) and r in found for r in readers)
+        computed = (r.op.kind is Kind.ELEMENTWISE for r in readers)
+        if node not in outputs and all(a or b for a, b in zip(moved, computed, strict=True)):
+            found.add(node)
+    return frozenset(found)
+
+
+def _ends_of(value: Tensor, shape: Shape) -> frozenset[int]:
+    """Return the ends of axes of `shape` that have to stay apart for a value that broadcasts to it."""
+    if node_of(value).op.moves is not None:
+        return ends(shape)
+    stretched = stretched_axes(value.shape, shape)
+    long = [a for a, d in enumerate(shape) if d != 1]
+    return frozenset(prod(shape[b:]) for a, b in pairwise(long) if stretched[a] != stretched[b])
+
+
+def _split(value: Tensor, shape: Shape, domain: Shape) -> Tensor:
+    """Return `value`, which broadcasts to `shape`, such that it broadcasts to `domain`."""
+    if not value.ndim or same_shape(value.shape, domain):
+        return value
+    if inner := inputs_of(value, BROADCAST_TO):
+        return _split(inner[0], shape, domain)
+    if same_shape(value.shape, shape):
+        return reshaped(value, domain)
+    ends, stretched = [prod(shape[a + 1 :]) for a in range(len(shape))], stretched_axes(value.shape, shape)
+    lengths = []
+    for k, length in enumerate(domain):
+        last = prod(domain[k + 1 :])
+        axis = next(a for a, end in enumerate(ends) if end <= last and shape[a] != 1)
+        lengths.append(1 if stretched[axis] else length)
+    return reshaped(value, tuple(lengths))
+
+
+def _stretched(value: Tensor, groups: Sequence[Shape], shape: Shape) -> Tensor:
+    """Return the broadcast to `shape` of a value whose axes are split into these, and reshaped."""
+    lead = len(shape) - len(groups)
+    small, full = [1] * lead, list(shape[:lead])
+    for length, own in zip(shape[lead:], groups, strict=True):
+        small += own or (1,)
+        full += own or (length,)
+    return reshaped(broadcast_to(reshaped(value, tuple(small)), shape=tuple(full)), shape)
 
 
 def _may_copy(node: Node) -> bool:

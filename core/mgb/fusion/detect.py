@@ -13,6 +13,8 @@ from math import prod
 from ..backends import Scope, Traits
 from ..ir import Graph, Kind, Node
 from ..ir.sizes import about, same_shape
+from ..ops.declare import op_of
+from ..ops.layout import concat
 from ..ops.look_up import tables_of
 from ..passes.constants import LARGE
 from .legality import (
@@ -33,11 +35,15 @@ from .products import AFTER, followers
 from .quotient import Partition, Quotient
 from .step import Step, is_copied, make_step
 
+CONCAT = op_of(concat)
+
 #: Groups over fewer elements than this share a kernel with any other group of the same domain: starting it is
 #: most of what they cost.
 TINY = 1 << 12
 #: A single op over so many elements is worth a kernel: several threads share the work.
 ALONE = 1 << 16
+#: Elements of one value, between which those of others stand, that share a cache line with these.
+NEAR = 16
 #: Side by side, groups are joined up to this many nodes, which bounds the time that compiling them takes.
 CROWDED = 256
 #: With how many of the groups before it one is tried side by side.
@@ -115,7 +121,7 @@ class _Detection:
                         self.ends.setdefault(self.nodes[i], problem)
 
     def join_siblings(self) -> None:
-        """Join groups that read the same full-size value, and groups of one tiny domain.
+        """Join groups that read one full-size value or write neighbours, and tiny groups of one domain.
 
         A product gains nothing from what has nothing to do with it.
         """
@@ -123,6 +129,10 @@ class _Detection:
             shape = bare(value.spec.shape)
             same = [g for g in self.fused_readers(value) if same_shape(self.groups[g].domain, shape)]
             self._join_in_turn([g for g in same if self.groups[g].product is None])
+        for value in filter(_interleaves, self.nodes):
+            places = (self.place.get(_computed(i)) for i in value.inputs)
+            parts = dict.fromkeys(self.quotient.find(i) for i in places if i in self.groups)
+            self._join_in_turn([g for g in parts if self.groups[g].product is None])
         alone = [g for g in self._alive() if self.groups[g].product is None]
         tiny = [g for g in alone if about(prod(self.groups[g].domain)) < TINY]
         most = self.traits.min_ops if self.traits.joins else CROWDED  # kernels that are joined compile alone
@@ -326,3 +336,18 @@ class _Detection:
         names = (r.op.name for r in self.graph.readers[node] if self.place[r] not in self.groups)
         name = next(names, None)
         return name and f"{name} reads it"
+
+
+def _interleaves(node: Node) -> bool:
+    """Return whether it puts elements of several values next to each other."""
+    if node.op is not CONCAT:
+        return False
+    behind = node.spec.shape[node.params["axis"] + 1 :]
+    return bool(about(prod(behind)) < NEAR)
+
+
+def _computed(node: Node) -> Node:
+    """Return what a view is of."""
+    while node.op.moves is not None:
+        (node,) = node.inputs
+    return node

@@ -18,8 +18,9 @@ from ..ops.look_up import Along, look_up
 from ..ops.primitives import IOTA
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite
+from ..passes.rewrite import COMPUTING, inputs_of, node_of, reshaped, rewrite, value_of
 from ..tensor import Tensor
+from .affine import view
 from .legality import DEFAULT, FusionConfig, accepts
 
 INDEX_GET, GATHER, LOOK_UP = op_of(index_get), op_of(gather_), op_of(look_up)
@@ -45,14 +46,38 @@ def looked_up(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
     if not takes or not graph.has(INDEX_GET, GATHER):
         return graph
 
+    computed = _computed_next(graph)
+
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         if node.op not in (INDEX_GET, GATHER) or not _lies_in_memory(node_of(values[0])):
             return None
         found = (_of_get if node.op is INDEX_GET else _of_gather)(node, values)
+        if node in computed and (counted := _counted(node_of(found))) is not None:
+            return counted
         return found if accepts(traits, node_of(found), config) is None else None
 
     graph = rewrite(graph, rule)
     return merge(delay_reshapes(graph)) if graph.has(RESHAPE) else graph
+
+
+def _computed_next(graph: Graph) -> frozenset[Node]:
+    """Return the values that only ops which compute need, but for reshapes between."""
+    found: set[Node] = set()
+    outputs = frozenset(graph.outputs)
+    for node in reversed(graph.nodes):
+        readers = graph.readers[node]
+        computed = (r.op.kind in COMPUTING or (r.op is RESHAPE and r in found) for r in readers)
+        if node not in outputs and all(computed):
+            found.add(node)
+    return frozenset(found)
+
+
+def _counted(found: Node) -> Tensor | None:
+    """Return what is looked up at places that count as a view, or None."""
+    if found.op is not LOOK_UP:
+        return None
+    x, *indices = found.inputs
+    return view(value_of(x), indices, found.params["along"], found.spec.shape)
 
 
 def _lies_in_memory(node: Node) -> bool:

@@ -8,9 +8,8 @@ pieces together moves towards the results, as passes move transposes towards the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -27,27 +26,32 @@ from ..ops.layout import (
     Window,
     broadcast_to,
     concat,
+    reshape,
     slice_,
     transpose,
     unslice,
 )
 from ..ops.primitives import IOTA, add, iota
 from ..passes.merge import merge
+from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import full, node_of, read_once, rewrite, shaped, value_of
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node
+from .axes import axes_split
 from .copies import delay_copies
+from .grid import Range, covered, grid, merged, within
 from .legality import DEFAULT, FusionConfig, Shape, accepts
+from .slices import hoist_slices
 
 CONCAT, UNSLICE = op_of(concat), op_of(unslice)
 
 #: The most pieces that a value is computed in, and the elements for each of them from which that pays.
-MOST, LEAST = 9, 1 << 15
+MOST, LEAST = 16, 1 << 15
 
 #: Ops that put together, and those that look at what is put together, through which pieces are seen.
 _TOGETHER = frozenset({CONCAT, UNSLICE})
-_THROUGH = _TOGETHER | {SLICE, TRANSPOSE}
+_THROUGH = _TOGETHER | {SLICE, TRANSPOSE, RESHAPE}
 
 #: Those that need of their operands what is read of their results.
 _MOVES = _THROUGH | {BROADCAST_TO}
@@ -56,8 +60,6 @@ _MOVES = _THROUGH | {BROADCAST_TO}
 #: read and is cheap. What several read and takes more is stored: computed again for each reader, it would be
 #: computed once more for each of theirs, and steps of a stencil would multiply.
 _ALONE, _SHARED = 32, 4
-
-Range = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,12 @@ def split(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph
     """
     if not traits.strided_outputs or traits.scope is Scope.GRAPH:
         return graph
+    graph = hoist_slices(graph)
     if graph.has(RESHAPE):
         graph = delay_copies(graph)
-    return merge(rewrite(graph, _Splitter(graph, traits, config))) if graph.has(*_TOGETHER) else graph
+    if not graph.has(*_TOGETHER):
+        return graph
+    return merge(delay_reshapes(rewrite(graph, _Splitter(graph, traits, config))))
 
 
 class _Splitter:
@@ -140,6 +145,8 @@ class _Splitter:
         pieces = self.of(values[0])
         if pieces is None:
             return None
+        if node.op is RESHAPE:
+            return self._divided(values[0], node.spec.shape)
         if node.op is TRANSPOSE:
             axes = node.params["axes"]
             boxes = {
@@ -153,11 +160,11 @@ class _Splitter:
         values = [v for v in values if v.shape[axis] != 0]
         if not values or not about(prod(values[0].shape)):
             return None
-        cuts = [_merged(found) for found in zip(*(self._cuts(v, v.shape) for v in values), strict=True)]
+        cuts = [merged(found) for found in zip(*(self._cuts(v, v.shape) for v in values), strict=True)]
         along, start, boxes = [0], 0, {}
         for value in values:
             own = self._cuts(value, value.shape)[axis]
-            for ranges, place in _grid([own if a == axis else c for a, c in enumerate(cuts)]):
+            for ranges, place in grid([own if a == axis else c for a, c in enumerate(cuts)]):
                 at = tuple(p + (len(along) - 1 if a == axis else 0) for a, p in enumerate(place))
                 boxes[at] = self.piece(value, ranges)
             along += [start + cut for cut in own[1:]]
@@ -177,7 +184,7 @@ class _Splitter:
             cuts.append(tuple(found))
             inner.append(range(int(start != 0), int(start != 0) + len(own) - 1))
         boxes = {}
-        for ranges, place in _grid(cuts):
+        for ranges, place in grid(cuts):
             if all(p in inside for p, inside in zip(place, inner, strict=True)):
                 moved = [(a - w[0], b - w[0]) for (a, b), w in zip(ranges, window, strict=True)]
                 boxes[place] = self.piece(value, moved)
@@ -194,9 +201,39 @@ class _Splitter:
             for (start, stop, _), own in zip(window, pieces.cuts, strict=True)
         )
         boxes = {}
-        for ranges, place in _grid(cuts):
+        for ranges, place in grid(cuts):
             moved = [(a + w[0], b + w[0]) for (a, b), w in zip(ranges, window, strict=True)]
             boxes[place] = self.piece(value, moved)
+        return Pieces(cuts, boxes)
+
+    def _divided(self, value: Tensor, shape: Shape) -> Pieces | None:
+        """Return the pieces of `value` with its axes split as in `shape`; None if those are not split."""
+        groups = axes_split(value.shape, shape)
+        for axis, lengths in reversed(list(enumerate(groups or ()))):
+            for inner in reversed(lengths[1:]):
+                before = value.shape[:axis], value.shape[axis] // inner, inner, value.shape[axis + 1 :]
+                pieces = self._split_axis(value, axis, inner)
+                value = reshape(value, shape=(*before[0], *before[1:3], *before[3]))
+                self.pieces[node_of(value)] = pieces
+        return self.of(value) if groups else None
+
+    def _split_axis(self, value: Tensor, axis: int, inner: int) -> Pieces:
+        own = self.pieces[node_of(value)].cuts
+        rows = sorted({row for cut in own[axis] for row in (cut // inner, -(-cut // inner))})
+        columns = sorted({0, inner, *(cut % inner for cut in own[axis])})
+        cuts = (*own[:axis], tuple(rows), tuple(columns), *own[axis + 1 :])
+        boxes = {}
+        for ranges, place in grid(cuts):
+            (a, b), (c, d) = ranges[axis : axis + 2]
+            whole = (0, inner) if b - a > 1 else (c, d)  # of a few rows, they are cut from the whole ones
+            along = (a * inner + whole[0], (b - 1) * inner + whole[1])
+            part = [*ranges[:axis], along, *ranges[axis + 2 :]]
+            lengths = [stop - start for start, stop in part]
+            box = shaped(self.piece(value, part), tuple(lengths))
+            box = reshape(box, shape=(*lengths[:axis], b - a, whole[1] - whole[0], *lengths[axis + 1 :]))
+            window = [(0, length, 1) for length in box.shape]
+            window[axis + 1] = (c - whole[0], d - whole[0], 1)
+            boxes[place] = box if d - c == box.shape[axis + 1] else slice_(box, window=tuple(window))
         return Pieces(cuts, boxes)
 
     # what computes
@@ -205,14 +242,14 @@ class _Splitter:
         source = node.inputs[0].spec.shape if node.op.kind is Kind.REDUCE else node.spec.shape
         if all(self.of(v) is None for v in values) or accepts(self.traits, node, self.config) is not None:
             return None
-        cuts = [_merged(found) for found in zip(*(self._cuts(v, source) for v in values), strict=True)]
+        cuts = [merged(found) for found in zip(*(self._cuts(v, source) for v in values), strict=True)]
         count = prod(len(c) - 1 for c in cuts)
         if count > MOST or about(prod(source)) < count * LEAST:
             return None
         if any(len(cuts[a]) > 2 for a in node.params.get("axis", ()) if node.op.kind is Kind.REDUCE):
             return None
         boxes = {}
-        for ranges, place in _grid(cuts):
+        for ranges, place in grid(cuts):
             operands = [self.piece(v, ranges[len(source) - v.ndim :]) for v in values]
             boxes[place] = apply(node.op, *operands, **node.params)
         if node in self.single:
@@ -284,12 +321,12 @@ class _Splitter:
             (small,) = operands
             return broadcast_to(self.piece(small, ranges[value.ndim - small.ndim :]), shape=shape)
         if node.op is SLICE:
-            within = _within(node.params["window"], ranges)
-            if any(abs(step) != 1 for *_, step in within):
-                return slice_(operands[0], window=within)
+            window = within(node.params["window"], ranges)
+            if any(abs(step) != 1 for *_, step in window):
+                return slice_(operands[0], window=window)
             lengths = [b - a for a, b in ranges]
-            part = self.piece(operands[0], [_covered(w, n) for w, n in zip(within, lengths, strict=True)])
-            return _turned(part, [step < 0 for *_, step in within])
+            part = self.piece(operands[0], [covered(w, n) for w, n in zip(window, lengths, strict=True)])
+            return _turned(part, [step < 0 for *_, step in window])
         if node.op is TRANSPOSE:
             axes = node.params["axes"]
             moved = [ranges[axes.index(a)] for a in range(len(axes))]
@@ -322,46 +359,19 @@ def _wanted_whole(graph: Graph) -> frozenset[Node]:
             passes_on = (
                 r.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE) or r.op in _MOVES for r in graph.readers[node]
             )
-            if not all(passes_on) or any(r in wanted and r.op in _MOVES for r in graph.readers[node]):
+            moved = any(r in wanted and r.op in _MOVES for r in graph.readers[node])
+            if not all(passes_on) or moved or not _passes(node):
                 wanted.add(node)
     return frozenset(wanted)
 
 
-def _merged(cuts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return all places of several lists, in order."""
-    found: list[Any] = []
-    for place in (place for own in cuts for place in own):
-        at = 0
-        while at < len(found) and found[at] < place:
-            at += 1
-        if at == len(found) or found[at] != place:
-            found.insert(at, place)
-    return tuple(found)
-
-
-def _grid(cuts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[list[Range], tuple[int, ...]]]:
-    """Yield the ranges along each axis, and the place in the grid, of each box."""
-    for place in product(*(range(len(own) - 1) for own in cuts)):
-        yield [(own[p], own[p + 1]) for own, p in zip(cuts, place, strict=True)], place
+def _passes(node: Node) -> bool:
+    """Return whether what it moves may be seen in pieces: of reshapes, where they split axes."""
+    return node.op is not RESHAPE or axes_split(node.inputs[0].spec.shape, node.spec.shape) is not None
 
 
 def _lengths(pieces: Pieces, place: tuple[int, ...]) -> Shape:
     return tuple(own[p + 1] - own[p] for own, p in zip(pieces.cuts, place, strict=True))
-
-
-def _within(window: Window, ranges: Sequence[Range]) -> Window:
-    """Return the part of a window that these ranges of it are."""
-    found = []
-    for (start, _, step), (a, b) in zip(window, ranges, strict=True):
-        first, last = start + a * step, start + b * step
-        found.append((first, last if step > 0 or last >= 0 else -1, step))
-    return tuple(found)
-
-
-def _covered(window: tuple[Any, Any, int], length: Any) -> Range:
-    """Return the range that a window of so many elements covers, forwards or backwards."""
-    first, _, step = window
-    return (first, first + length) if step > 0 else (first + 1 - length, first + 1)
 
 
 def _turned(value: Tensor, axes: Sequence[bool]) -> Tensor:

@@ -28,6 +28,7 @@ _WAITING = (
     "order",
     "scatter",
     "look_up",
+    "strided",
     "scatter_folds",
     "dot",
 )

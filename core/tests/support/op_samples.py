@@ -21,7 +21,9 @@ declare_all()
 #: Loops and branches take what their graphs say: `test_loops` runs them.
 OF_GRAPHS = frozenset({"cond", "scan", "while_loop", "result"})
 #: Nobody records them: passes make them for kernels.
-OF_KERNELS = frozenset({"look_up", "dot", "scatter_sum", "scatter_prod", "scatter_max", "scatter_min"})
+OF_KERNELS = frozenset(
+    {"look_up", "strided", "dot", "scatter_sum", "scatter_prod", "scatter_max", "scatter_min"}
+)
 #: What one process can run alone: exchanges, of processes or over a mesh, are judged where there are several.
 ALONE = sorted(name for name, op in OPS.items() if not (op.ordered or name in OF_GRAPHS or op.over_mesh))
 
@@ -126,6 +128,11 @@ SHAPED: dict[str, list[tuple[list[Any], dict[str, Any]]]] = {
     "dynamic_slice_set": [
         ([(4, 6), (3,), "i", ()], {"axes": (1,), "window": ((0, 3, 2), (4, -1, -2))}),
         ([(4, 5), (), "i", (), "i", ()], {"axes": (0, 1), "window": ((0, 2, 1), (0, 3, 1))}),
+    ],
+    "strided": [
+        ([(7,)], {"shape": (3, 3), "starts": (0,), "steps": ((2, 1),)}),
+        ([(3, 4)], {"shape": (2, 3), "starts": (2, 0), "steps": ((-1, 0), (1, 1))}),
+        ([(3, 4)], {"shape": (3, 1, 2), "starts": (0, 3), "steps": ((1, 0, 0), (-1, 0, -2))}),
     ],
     "look_up": [
         ([(3, 4), "i", (2, 1)], {"along": (None, -1)}),

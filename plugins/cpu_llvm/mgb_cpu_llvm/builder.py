@@ -14,7 +14,7 @@ _INSTRUCTIONS = frozenset(
 )
 
 #: Intrinsics whose names are others here. A product and a sum are rounded once where the processor does so.
-_INTRINSICS = {"fma": "fmuladd"}
+_INTRINSICS = {"fma": "fmuladd", "opaque": "arithmetic.fence"}
 
 #: The folds of all lanes whose names are others, and those that begin with a number.
 _ACROSS, _BEGINS = {"maximum": "fmaximum", "minimum": "fminimum"}, {"fadd": "-0.0", "fmul": "1.0"}
@@ -90,6 +90,9 @@ class LlvmBuilder(Builder):
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
         name, bits = type_text(type_), type_text(Type("i1", type_.lanes))
         return self.op(f"select {bits} {condition}, {name} {a}, {name} {b}")
+
+    def opaque(self, value: str, type_: Type) -> str:
+        return self.apply("opaque", (value,), type_)
 
     def number(self, value: Any, type_: Type) -> str:
         text = _literal(value, type_)

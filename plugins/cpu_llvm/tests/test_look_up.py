@@ -84,7 +84,12 @@ def test_near_and_far_tables_give_the_same(dtype: str, monkeypatch: pytest.Monke
 
     def picked(w: Any, i: Any, j: Any) -> tuple[Any, ...]:
         first, own = w[i, j] * 2, w[::-1, 1][i]
-        return first, own + 1, (first * own).sum(), F.gather(w, 0, (i % 90)[:, None] + F.zeros_like(w[:1]).astype(i.dtype))
+        return (
+            first,
+            own + 1,
+            (first * own).sum(),
+            F.gather(w, 0, (i % 90)[:, None] + F.zeros_like(w[:1]).astype(i.dtype)),
+        )
 
     run = trace(picked, backend="CPU_LLVM")
     for count, nearest in ((3001, 1 << 31), (3002, 0), (7, 1 << 31), (8, 0)):

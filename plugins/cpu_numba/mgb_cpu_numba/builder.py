@@ -75,6 +75,9 @@ class NumbaBuilder(Builder):
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
         return self.called("select", condition, a, b)
 
+    def opaque(self, value: str, type_: Type) -> str:
+        return self.apply("opaque", (value,), type_)
+
     def number(self, value: Any, type_: Type) -> str:
         text = _literal(value, type_)
         return text if type_ == INDEX else self.constant(f"{type_text(type_)}({text})")

@@ -142,7 +142,7 @@ def _none(details: Sequence[str], *args: Any) -> Any:
 #: The operations that are instructions, and intrinsics with another name. A product and a sum are rounded
 #: once where the processor does so.
 _INSTRUCTIONS = frozenset("fneg fadd fmul frem udiv sdiv urem shl lshr ashr".split())
-_INTRINSICS = {"fma": "fmuladd"}
+_INTRINSICS = {"fma": "fmuladd", "opaque": "arithmetic.fence"}
 
 #: The folds of all lanes whose names are others, and those that begin with a number.
 _ACROSS, _BEGINS = {"maximum": "fmaximum", "minimum": "fminimum"}, {"fadd": -0.0, "fmul": 1.0}

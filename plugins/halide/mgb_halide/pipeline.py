@@ -21,6 +21,7 @@ from mgb_native.folds import held
 
 from .algorithm import Algorithm, Stage
 from .frame import Frame
+from .opaque import combines
 from .schedule import Form, HalideSchedule
 from .toolchain import hl, target
 from .words import Expr, halide_type
@@ -48,6 +49,8 @@ class Pipeline:
     turns : tuple of frozenset of str
         The names, as LLVM has them, of outputs that may go past the caches, and of those that are written
         together; see `mgb_halide.stores`.
+    combines : bool
+        Bits are combined; see `mgb_halide.opaque`.
     """
 
     outputs: tuple[Func, ...]
@@ -56,6 +59,7 @@ class Pipeline:
     fused: bool
     streamed: frozenset[str]
     turns: tuple[frozenset[str], ...]
+    combines: bool
 
 
 def lanes_of(frame: Frame, plan: HalideSchedule, registers: int) -> int:
@@ -103,7 +107,8 @@ def collect(algorithm: Algorithm) -> Pipeline:
             streamed |= full
         if len(full) > 1 and number not in algorithm.ready and not algorithm.apart:
             turns.append(full)
-    return Pipeline(functions, arguments, tuple(order), algorithm.fused, frozenset(streamed), tuple(turns))
+    marks, bits = algorithm.fused, combines(algorithm.frame.graph)
+    return Pipeline(functions, arguments, tuple(order), marks, frozenset(streamed), tuple(turns), bits)
 
 
 class _Scheduler:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ir import dtypes
 from ...tensor import Tensor
-from ..primitives import cast, eq, floor, fma, logical_and, logical_or, lt, maximum, minimum, neg, where
+from ..primitives import cast, eq, floor, fma, logical_and, logical_not, logical_or, lt, neg, where
 from .floats import (
     FORMATS,
     at_least,
@@ -20,6 +20,7 @@ from .floats import (
     decompose,
     fast_two_sum,
     flip_sign,
+    is_unusual,
     magnitude,
     polynomial,
     power,
@@ -29,6 +30,7 @@ from .floats import (
     split,
     two_product,
     two_sum,
+    unlikely,
     upper_half,
     widen_halves,
 )
@@ -216,7 +218,8 @@ def _log_reduced(f: Tensor) -> tuple[Tensor, Tensor]:
 
 def _log_at_its_ends(x: Tensor, inner: Tensor) -> Tensor:
     """Return `inner` where `x` is positive and finite, else what the logarithm of `x` is."""
-    return where(eq(x, 0), -INF, where(lt(0, x), where(lt(x, INF), inner, x), NAN))
+    end = where(eq(x, 0), -INF, where(lt(0, x), where(lt(x, INF), inner, x), NAN))
+    return unlikely(is_unusual(x), end, inner)
 
 
 @widen_halves
@@ -299,9 +302,10 @@ def _log_extended(x: Tensor) -> tuple[Tensor, Tensor]:
     n, m = decompose(x)
     f, g = m - 1, m + 1
     g_low = m - (g - 1)
-    s = f / g
+    inverse = 1 / g
+    s = f * inverse
     product, error = two_product(s, g)
-    s_low = (((f - product) - error) - s * g_low) / g
+    s_low = (((f - product) - error) - s * g_low) * inverse
     z, z_error = two_product(s, s)
     z_error = z_error + 2 * s * s_low
     cube, cube_error = two_product(z, s)
@@ -321,16 +325,12 @@ def _power_double(x: Tensor, y: Tensor) -> Tensor:
     """Return ``x**y`` for ``x > 0``: the logarithm and its product with `y` carry nearly twice the digits."""
     high, low = _log_extended(x)
     product, error = two_product(high, y)
-    return exponential(product, minimum(maximum(error + low * y, -0.25), 0.25))
+    return exponential(product, at_most(at_least(error + low * y, -0.25), 0.25))
 
 
-@widen_halves
-def pow(x: Tensor, y: Tensor) -> Tensor:
-    """Return ``x**y``; within 1 ULP, with the special cases of C99 (annex F)."""
-    a = magnitude(x)
-    power = _power_single if x.dtype == dtypes.float32 else _power_double
-    inner = power(a, minimum(maximum(y, -(2.0**70)), 2.0**70))
-    rising = lt(0, y)
+def _power_at_its_ends(x: Tensor, y: Tensor, inner: Tensor) -> Tensor:
+    """Return ``x**y`` of any numbers; `inner` is that of ``|x|`` where it is positive and finite."""
+    a, rising = magnitude(x), lt(0, y)
     inner = where(eq(a, 0), where(rising, a, INF), where(eq(a, INF), where(rising, a, 0.0), inner))
     whole = eq(floor(y), y)
     odd = logical_and(whole, lt(floor(0.5 * y), 0.5 * y))
@@ -339,3 +339,12 @@ def pow(x: Tensor, y: Tensor) -> Tensor:
     undefined = logical_and(finite_negative, lt(floor(y), y))
     inner = where(undefined, NAN, where(logical_and(eq(x, x), eq(y, y)), inner, x + y))
     return where(logical_or(eq(y, 0), eq(x, 1)), 1.0, inner)
+
+
+@widen_halves
+def pow(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``x**y``; within 1 ULP, with the special cases of C99 (annex F)."""
+    power = _power_single if x.dtype == dtypes.float32 else _power_double
+    inner = power(magnitude(x), at_most(at_least(y, -(2.0**70)), 2.0**70))
+    usual = logical_and(logical_and(lt(0, x), lt(x, INF)), eq(y, y))
+    return unlikely(logical_not(usual), _power_at_its_ends(x, y, inner), inner)

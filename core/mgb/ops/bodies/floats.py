@@ -16,7 +16,21 @@ import numpy as np
 from ...ir import dtypes
 from ...tensor import Tensor
 from ..declare import SELECT, composite
-from ..primitives import bit_and, bit_xor, bitcast, cast, fma, lt, shl, shr, sub, where
+from ..primitives import (
+    bit_and,
+    bit_xor,
+    bitcast,
+    cast,
+    fma,
+    le,
+    logical_and,
+    logical_not,
+    lt,
+    shl,
+    shr,
+    sub,
+    where,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +154,27 @@ def scale(x: Tensor, exponent: Tensor) -> Tensor:
 
 def split(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``n, m`` with ``x = m * 2**n``, `m` in [sqrt(1/2), sqrt(2)); for positive normal `x`."""
-    form = FORMATS[x.dtype]
-    pattern = bits(x)
+    return _split(bits(x), x.dtype)
+
+
+def _split(pattern: Tensor, dtype: np.dtype[Any]) -> tuple[Tensor, Tensor]:
+    form = FORMATS[dtype]
     n = shr(pattern - form.bits(0.5**0.5), form.digits)
-    return cast(n, dtype=x.dtype), bitcast(pattern - shl(n, form.digits), dtype=x.dtype)
+    return cast(n, dtype=dtype), bitcast(pattern - shl(n, form.digits), dtype=dtype)
 
 
 def decompose(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same for positive finite `x`, even denormal."""
+    """Return the same for positive finite `x`, even denormal: by the bits of a number that is not."""
     form = FORMATS[x.dtype]
     up = form.digits + 2
-    tiny = lt(x, form.smallest)
-    n, m = split(where(tiny, x * 2.0**up, x))
-    return where(tiny, n - up, n), m
+    raised = bits(x * 2.0**up) - (up << form.digits)
+    pattern = where(lt(x, form.smallest), raised, bits(x))
+    return _split(unlikely(is_unusual(x), pattern, bits(x)), x.dtype)
+
+
+def is_unusual(x: Tensor) -> Tensor:
+    """Return whether `x` is another number than a positive, normal and finite one."""
+    return logical_not(logical_and(le(FORMATS[x.dtype].smallest, x), lt(x, float("inf"))))
 
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:

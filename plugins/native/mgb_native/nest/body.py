@@ -8,6 +8,7 @@ from typing import Any
 from mgb.ir import dtypes
 
 from ..folds import HELD
+from .bits import BITWISE, WIDTHS, joins
 from .builder import Builder, Lanes, Type
 
 #: The bits of a value of each dtype.
@@ -53,13 +54,19 @@ class Body:
 
     def op(self, operation: str, operands: Sequence[str], type_: Type, flag: str = "") -> str:
         """Return an operation whose operands and result are of one type."""
-        return self.builder.apply(operation, operands, type_, flag)
+        result = self.builder.apply(operation, operands, type_, flag)
+        if operation in BITWISE and type_.lanes:
+            self.builder.bitwise[result] = tuple(operands)
+        return result
 
     def change(self, operation: str, value: str, source: str, target: str) -> str:
         """Return a conversion from one element type to another."""
         if source == target:
             return value
-        return self.builder.change(operation, value, self.lanes.of(source), self.lanes.of(target))
+        result = self.builder.change(operation, value, self.lanes.of(source), self.lanes.of(target))
+        if operation == "bitcast" and self.lanes.count:
+            self.builder.bitwise[result] = (value,)
+        return result
 
     def compare(self, relation: str, a: str, b: str, dtype: str) -> str:
         """Return whether `a` is ``"lt"``, ``"gt"``, ``"le"`` or ``"eq"`` to `b`; NaN is not."""
@@ -78,7 +85,17 @@ class Body:
 
     def select(self, condition: str, a: str, b: str, type_: Type) -> str:
         """Return `a` where `condition` holds, else `b`."""
-        return self.builder.select(condition, a, b, type_)
+        return self.builder.select(condition, self.apart(a, b, type_), self.apart(b, a, type_), type_)
+
+    def apart(self, a: str, b: str, type_: Type) -> str:
+        """Return `a` to be chosen instead of `b`, opaque where it combines bits of it."""
+        bits = type_.element[1:]
+        if not type_.lanes or bits not in WIDTHS or not joins(a, b, self.builder.bitwise):
+            return a
+        value = self.builder.opaque(
+            self.change("bitcast", a, type_.element, f"f{bits}"), self.lanes.of(f"f{bits}")
+        )
+        return self.change("bitcast", value, f"f{bits}", type_.element)
 
     def constant(self, value: Any, dtype: str) -> str:
         """Return the same number in each lane."""

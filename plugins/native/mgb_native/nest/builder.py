@@ -69,11 +69,14 @@ class Builder(ABC):
     lines : list of str
     heads : list of str
         The lines at the head of the function.
+    bitwise : dict
+        The operands of the vectors that combine or reinterpret bits.
     """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.heads: list[str] = []
+        self.bitwise: dict[str, tuple[str, ...]] = {}
         self.depth = 1
         self._used = 0
 
@@ -124,6 +127,10 @@ class Builder(ABC):
     @abstractmethod
     def select(self, condition: str, a: str, b: str, type_: Type = INDEX) -> str:
         """Return `a` where `condition` holds, else `b`; the condition has as many lanes."""
+
+    def opaque(self, value: str, type_: Type) -> str:
+        """Return a vector of floats such that no later operation is joined with the one that made it."""
+        return value
 
     @abstractmethod
     def number(self, value: Any, type_: Type) -> str:

@@ -1,0 +1,136 @@
+"""Indices that only count: sums of constants and of multiples of the places along axes.
+
+``x[256 * arange(n)[:, None] + arange(1024)]`` has windows of `x`. What is at places that count so is a view,
+of which a kernel reads vectors, and no place is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..ir import CONST, Node
+from ..ir.dtypes import INTEGERS
+from ..ops.layout import BROADCAST_TO, RESHAPE
+from ..ops.primitives import IOTA
+from ..ops.strided import strided
+from ..tensor import Tensor
+from .axes import are_plain
+
+#: The most elements of an array of indices that are looked at one by one.
+LOOKED_AT = 1 << 20
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Numbers that count along axes.
+
+    Attributes
+    ----------
+    start : int
+    steps : tuple of int
+        What each axis adds from one element to the next.
+    """
+
+    start: int
+    steps: tuple[int, ...]
+
+
+def view(x: Tensor, indices: Sequence[Node], along: Sequence[int | None], shape: Shape) -> Tensor | None:
+    """Return what ``look_up`` gives, of `shape`, as a view; None where the indices do not count."""
+    if not are_plain(shape, x.shape):
+        return None
+    given, starts, steps = iter(indices), [], []
+    for length, at in zip(x.shape, along, strict=True):
+        if at is not None:
+            starts.append(0)
+            steps.append(tuple(int(k == len(shape) + at) for k in range(len(shape))))
+            continue
+        count = _inside(_count(next(given)), length, shape)
+        if count is None:
+            return None
+        starts.append(count.start)
+        steps.append(count.steps)
+    return strided(x, shape=shape, starts=tuple(starts), steps=tuple(steps))
+
+
+def _inside(count: Count | None, length: int, shape: Shape) -> Count | None:
+    """Return places over the axes of `shape`, from the start of an axis; None where some are out of range."""
+    if count is None:
+        return None
+    steps = (0,) * (len(shape) - len(count.steps)) + count.steps
+    far = [step * (d - 1) for step, d in zip(steps, shape, strict=True)]
+    low, high = count.start + sum(f for f in far if f < 0), count.start + sum(f for f in far if f > 0)
+    behind = length if high < 0 else 0
+    return Count(count.start + behind, steps) if low + behind >= 0 and high + behind < length else None
+
+
+def _count(node: Node) -> Count | None:
+    """Return how the values of `node` count, or None."""
+    shape = node.spec.shape
+    if not are_plain(shape) or node.spec.dtype not in INTEGERS:
+        return None
+    if node.op is CONST:
+        return _of_array(node.params["value"])
+    if node.op is IOTA:
+        return Count(0, tuple(prod(shape[a + 1 :]) if d != 1 else 0 for a, d in enumerate(shape)))
+    counts = [_count(i) for i in node.inputs]
+    if any(c is None for c in counts):
+        return None
+    found = [c for c in counts if c is not None]
+    if node.op is BROADCAST_TO:
+        return _aligned(found[0], len(shape))
+    if node.op is RESHAPE:
+        return _with_ones(found[0], node.inputs[0].spec.shape, shape)
+    return _combined(node.op.name, [_aligned(c, len(shape)) for c in found])
+
+
+def _combined(name: str, counts: Sequence[Count]) -> Count | None:
+    if name == "cast":
+        return counts[0]
+    if name == "neg":
+        return _times(counts[0], -1)
+    if name in ("add", "sub"):
+        a, b = counts[0], counts[1] if name == "add" else _times(counts[1], -1)
+        return Count(a.start + b.start, tuple(p + q for p, q in zip(a.steps, b.steps, strict=True)))
+    if name == "mul":
+        for one, other in (counts, counts[::-1]):
+            if not any(other.steps):
+                return _times(one, other.start)
+    return None
+
+
+def _times(count: Count, factor: int) -> Count:
+    return Count(count.start * factor, tuple(step * factor for step in count.steps))
+
+
+def _aligned(count: Count, ndim: int) -> Count:
+    return Count(count.start, (0,) * (ndim - len(count.steps)) + count.steps)
+
+
+def _with_ones(count: Count, old: Shape, new: Shape) -> Count | None:
+    """Return the same with axes of length 1 added and dropped; None for other reshapes."""
+    if [d for d in old if d != 1] != [d for d in new if d != 1]:
+        return None
+    steps = iter(step for step, d in zip(count.steps, old, strict=True) if d != 1)
+    return Count(count.start, tuple(next(steps) if d != 1 else 0 for d in new))
+
+
+def _of_array(array: Any) -> Count | None:
+    """Return how the elements of an array count, or None."""
+    if not 0 < array.size <= LOOKED_AT:
+        return None
+    first = int(array.flat[0])
+    steps = tuple(
+        int(array[tuple(int(a == axis) for a in range(array.ndim))]) - first if d > 1 else 0
+        for axis, d in enumerate(array.shape)
+    )
+    places = np.indices(array.shape, sparse=True)
+    counted = first + sum(step * place for step, place in zip(steps, places, strict=True))
+    return Count(first, steps) if np.array_equal(array, counted) else None
