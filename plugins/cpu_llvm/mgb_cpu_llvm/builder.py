@@ -173,9 +173,17 @@ class LlvmBuilder(Builder):
         return name
 
     def gather(self, addresses: str, type_: Type, mask: str) -> str:
-        whole, size, bits = type_text(type_), _bytes(type_), type_text(Type("i1", type_.lanes))
         words, pointers = type_text(Type("i64", type_.lanes)), f"<{type_.lanes} x ptr>"
-        at = self.op(f"inttoptr {words} {addresses} to {pointers}")
+        return self._gathered(self.op(f"inttoptr {words} {addresses} to {pointers}"), type_, mask)
+
+    def gather_near(self, start: str, offsets: str, type_: Type, mask: str) -> str:
+        first = self.op(f"inttoptr i64 {start} to ptr")
+        at = self.op(f"getelementptr i8, ptr {first}, {type_text(Type('i32', type_.lanes))} {offsets}")
+        return self._gathered(at, type_, mask)
+
+    def _gathered(self, at: str, type_: Type, mask: str) -> str:
+        whole, size, bits = type_text(type_), _bytes(type_), type_text(Type("i1", type_.lanes))
+        pointers = f"<{type_.lanes} x ptr>"
         kind = f"{pointers}, i32, {bits}, {whole}"
         function = self._masked("gather", whole, type_, kind, f"v{type_.lanes}p0")
         used = mask or self.number(True, Type("i1", type_.lanes))

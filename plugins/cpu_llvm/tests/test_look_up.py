@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from mgb.jit import trace
 from mgb.jit.traced import Traced
+from mgb_native import plan
 
 R = np.random.default_rng(0)
 W, WORDS = R.normal(size=(500, 64)).astype(np.float32), R.integers(-500, 500, (30, 40)).astype(np.int32)
@@ -75,3 +76,33 @@ def test_indexing_with_other_lengths() -> None:
     for rows, words in ((500, (30, 40)), (400, (7, 11)), (33, (1, 5)), (500, (900, 3))):
         w, i = R.normal(size=(rows, 64)).astype(np.float32), R.integers(-rows, rows, words)
         np.testing.assert_allclose(run(mgb.tensor(w), mgb.tensor(i)).numpy(), w[i] * 2 + 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+def test_near_and_far_tables_give_the_same(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the bytes of tables in 32 bits and in 64: of flipped ones, columns, with sums, wrong indices."""
+
+    def picked(w: Any, i: Any, j: Any) -> tuple[Any, ...]:
+        first, own = w[i, j] * 2, w[::-1, 1][i]
+        return (
+            first,
+            own + 1,
+            (first * own).sum(),
+            F.gather(w, 0, (i % 90)[:, None] + F.zeros_like(w[:1]).astype(i.dtype)),
+        )
+
+    run = trace(picked, backend="CPU_LLVM")
+    for count, nearest in ((3001, 1 << 31), (3002, 0), (7, 1 << 31), (8, 0)):
+        monkeypatch.setattr(plan, "NEAREST", nearest)
+        w = R.normal(size=(90, 5)).astype(np.float32)
+        least = 0 if dtype.startswith("u") else -90
+        i, j = R.integers(least, 90, count).astype(dtype), R.integers(0, 5, count).astype(dtype)
+        given = mgb.tensor(w), mgb.tensor(i, dtype=dtype), mgb.tensor(j, dtype=dtype)
+        first, own, total, rows = (r.numpy() for r in run(*given))
+        np.testing.assert_array_equal(first, w[i, j] * 2)
+        np.testing.assert_array_equal(own, w[::-1, 1][i] + 1)
+        np.testing.assert_allclose(total, (first.astype(float) * w[::-1, 1][i]).sum(), rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(rows, w[i % 90])
+        i[-1] = 91
+        with pytest.raises(IndexError, match="index 91 is out of bounds for axis 0 with size 90"):
+            run(given[0], mgb.tensor(i, dtype=dtype), given[2])[0].numpy()

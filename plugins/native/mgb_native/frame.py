@@ -31,10 +31,11 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: sink are folded into `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0
 #: where a sink is the output itself, not one of several tables that are joined. `narrow` is not 0 where
 #: rows of columns are so short, and lie side by side, that folds stay in registers along a chunk. Terms of a
-#: dot that are laid out have their elements side by side, and are `line` elements apart.
+#: dot that are laid out have their elements side by side, and are `line` elements apart. `near` is not 0 where
+#: 32 bits count the bytes of each table that indices of as many bits look up.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
-    "short", "ways", "direct", "narrow", "line",
+    "short", "ways", "direct", "narrow", "line", "near",
 )  # fmt: skip
 
 
@@ -164,6 +165,12 @@ class Frame(codegen.Frame[Operand]):
     @cached_property
     def look_ups(self) -> tuple[Node, ...]:
         return tuple(n for n in self.graph.nodes if n.op.kind is Kind.GATHER and n.op.name != DOT)
+
+    @cached_property
+    def near(self) -> frozenset[Node]:
+        """The look-ups of neighbours that lie anywhere, by indices of 32 bits or fewer."""
+        found = (n for n in self.look_ups if all(i.spec.dtype.itemsize <= 4 for i in n.inputs[1:]))
+        return frozenset(n for n in found if self.scatters(n))
 
     @cached_property
     def dots(self) -> tuple[Node, ...]:

@@ -48,6 +48,9 @@ NARROWEST = 64
 #: Rows of columns that are summed before the sums are.
 GROUP = 128
 
+#: The bytes of a table that 32 bits count.
+NEAREST = 1 << 31
+
 #: Nanoseconds of work from which several threads are worth waking.
 PARALLEL = 40_000
 
@@ -172,8 +175,14 @@ class Planner(Sinks):
             "ways": self.ways(), "direct": int(-(-units // group) == 1 and self.is_direct()),
             "narrow": int(self.frame.columns and self.n <= NARROWEST and not (self.gathers or self.tiled)),
             "line": self.line,
+            "near": int(all(map(self.is_near, self.frame.near))),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip
+
+    def is_near(self, look_up: Node) -> bool:
+        """Return whether 32 bits count the bytes from the first element of a table to any other."""
+        shape, strides = self.tables[look_up, 0]
+        return sum(d * max(abs(step), 1) for d, step in zip(shape, strides, strict=True)) < NEAREST
 
     def ahead(self) -> int:
         """Return how many rows ahead memory is asked for; 0: not at all."""

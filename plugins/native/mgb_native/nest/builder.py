@@ -182,6 +182,13 @@ class Builder(ABC):
     def gather(self, addresses: str, type_: Type, mask: str) -> str:
         """Load the memory at each of the addresses, words; 0 in lanes that `mask` leaves out."""
 
+    def gather_near(self, start: str, offsets: str, type_: Type, mask: str) -> str:
+        """Load the memory so many bytes, integers of 32 bits, behind an address; see `gather`."""
+        words = Type("i64", type_.lanes)
+        wide = self.change("sext", offsets, Type("i32", type_.lanes), words)
+        first = self.spread(self.change("bitcast", start, INDEX, WORD), words)
+        return self.gather(self.apply("add", (wide, first), words), type_, mask)
+
     @abstractmethod
     def call(self, function: str, *operands: str) -> None:
         """Call a function of `copies.c`."""

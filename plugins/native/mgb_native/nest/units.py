@@ -231,7 +231,9 @@ class Units:
             states = (x for v in self.scans for x in nest.carried[v])
             return [*self.folds(i, lanes, names, given), *states]
 
-        return nest.over(count, self.lanes, begun, turn)
+        return nest.near_and_far(
+            part.computes, lambda begun: nest.over(count, self.lanes, begun, turn), begun
+        )
 
     def fixed(self, at: Bases) -> Names:
         """Load the loop-invariant values. LLVM cannot hoist them: an output might alias an operand."""
