@@ -115,6 +115,7 @@ class Planner(Sinks):
             self.inner[i] = frame.operands[i].itemsize
         apart = [o for i, o in enumerate(frame.operands) if o.moves and self.inner[i] != o.itemsize]
         self.gathers, self.scatters = bool(apart), any(o.is_output for o in apart)
+        self.by_pieces = bool(frame.columns and self.gathers)  # lines of what is gathered stay in cache
         self.places = [self.places_of(v) for v in frame.sinks]
         self.piece = max(1, self.n if self.short() else min(self.n, self.longest()))
         self.pieces = -(-self.n // self.piece)
@@ -174,7 +175,7 @@ class Planner(Sinks):
             "ahead": self.ahead(), "next": int(self.asks_for_next()), "short": int(self.short()),
             "ways": self.ways(), "direct": int(-(-units // group) == 1 and self.is_direct()),
             "narrow": int(self.frame.columns and self.n <= NARROWEST and not (self.gathers or self.tiled)),
-            "line": self.line,
+            "line": self.line, "cycle": rows if self.by_pieces else pieces, "by_pieces": int(self.by_pieces),
             "near": int(all(map(self.is_near, self.frame.near))),
             "rows": rows * pieces if self.frame.columns else rows,
         }  # fmt: skip

@@ -132,10 +132,12 @@ class Nest(Sinking):
         """Return where each operand has its row, the columns of it, and its places along the kept loops."""
         index, column, width = row, "", ""
         if self.frame.columns:
-            pieces, piece = self.slot("pieces"), self.slot("piece")
-            column = self.mul(self.rem(row, pieces), piece)
+            cycle, piece = self.slot("cycle"), self.slot("piece")
+            first, then = self.div(row, cycle), self.rem(row, cycle)
+            by_pieces = self.compare("ne", self.slot("by_pieces"), self.index(0))
+            index = self.select(by_pieces, then, first)
+            column = self.mul(self.select(by_pieces, first, then), piece)
             width = self.least(piece, self.sub(self.slot("n"), column))
-            index = self.div(row, pieces)
         places = self.places(index, "kept")
         rows = {}
         for o in self.frame.operands:
