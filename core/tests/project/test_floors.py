@@ -129,10 +129,10 @@ def test_plugins_import_only_allowed_parts(plugin: Path) -> None:
 
 #: Lines that groups of rooms may have; what is new goes where something goes.
 BUDGETS = {
-    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 20_720,
+    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 21_300,
     ("executor",): 5_510,
     ("jit",): 17_200,
-    ("autodiff", "loops", "transforms"): 3_200,
+    ("autodiff", "loops", "transforms"): 3_250,
     ("storage", "profiling"): 3_900,
 }
 
