@@ -106,7 +106,7 @@ class TestRecurrences:
 
     def test_rows_of_other_shapes_and_values_from_outside(self, driver: Driver) -> None:
         """Check what stands before and after, rows of one number, and what all steps read."""
-        x, w = R.normal(size=(90, 65)).astype(np.float32), R.normal(size=65).astype(np.float32)
+        x, w = R.normal(size=(90, 65)).astype(np.float32), R.uniform(-1, 1, 65).astype(np.float32)
 
         def function(x: Any, w: Any, scan: Callable[..., Any]) -> tuple[Any, Any]:
             def step(s: Any, row: Any) -> tuple[Any, Any]:

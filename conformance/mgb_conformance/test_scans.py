@@ -84,6 +84,24 @@ class TestScans:
         x[7, 9], x[3, 4], x[5, 6] = np.nan, np.inf, -np.inf
         check(driver, of(lambda x: SCANS[scan](x, axis=axis), x), [x])
 
+    @pytest.mark.parametrize("length", [40, 700, 40_000])
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_nothing_stays_nothing_before_large_factors(self, driver: Driver, axis: int, length: int) -> None:
+        """Check that no parts are multiplied which overflow, though the product never does."""
+        x = np.full((length, 5), 1e25, np.float32)
+        x[0, 0], x[5:, 1], x[::2, 2], x[:, 3], x[3:20, 4] = 0, 1, 1e-25, 1, 1e-25
+        x[20:, 4] = 1
+        x = x if axis == 0 else np.ascontiguousarray(x.T)
+        graph = of(lambda x: [cumprod_(x, axis=axis), decayed_sum(x * 0, x, axis=axis)], x)
+        require(driver, graph)
+        products, sums = driver.run(graph, [x])
+        with np.errstate(all="ignore"):
+            want = np.cumprod(x, axis)
+        assert not np.isnan(want).any() and not np.isnan(products).any()
+        tame = np.isfinite(want) & (np.abs(want) > 1e-30)
+        np.testing.assert_allclose(products[tame], want[tame], rtol=1e-4)
+        assert (sums == 0).all()
+
     @pytest.mark.parametrize("axis", [0, 1])
     def test_infinite_logarithms(self, driver: Driver, axis: int) -> None:
         """Check sums of nothing, of equal infinities, and NaN from the first on."""

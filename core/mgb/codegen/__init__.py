@@ -26,8 +26,8 @@ from .guards import guard, guarded, long_division
 from .hazards import hazards, replaced
 from .online import Online, online
 from .reductions import accumulator, combine, identity, reductions, scans, scatters
-from .schedule import Pass, Schedule, is_operand, is_scatter, is_sequential, schedule
-from .states import Stated, bodied, stated, stateful
+from .schedule import Pass, Schedule, is_operand, is_scatter, is_whole, schedule
+from .states import Stated, bodied, is_sequential, stated, stateful
 from .text import (
     C_TYPES,
     Assign,
@@ -78,6 +78,7 @@ __all__ = [
     "is_operand",
     "is_scatter",
     "is_sequential",
+    "is_whole",
     "long_division",
     "narrowing",
     "offset",

@@ -10,6 +10,7 @@ import numpy as np
 from ..ir import Kind, Node, Reduction
 from ..ops import scatter_folds as scatter_folds  # whose rows are among `OPS` then
 from ..ops.declare import OPS
+from ..ops.scans import cumsum_ as cumsum_  # likewise
 
 
 def reductions(words: Container[str]) -> tuple[str, ...]:

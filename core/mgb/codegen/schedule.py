@@ -14,7 +14,7 @@ A group without reductions has one pass, and all its values are full.
 
 A *scan* is full too. Who cuts a row into chunks must know what a scan makes of those before: the pass before
 finds what it makes of each chunk alone. Who goes through the whole row leaves out a pass that is for nothing
-else. A recurrence, which is *sequential*, makes nothing of a chunk alone: its row is not cut.
+else. Where no use can be made of what a chunk makes alone, the row is *whole*: one chunk.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from ..ir import CONST, Graph, Kind, Node
+from ..ir.dtypes import FLOATS
 from ..loops import RECURRENCE
+from ..ops.declare import op_of
+from ..ops.primitives import mul
 from ..ops.reduce import EXTENT
 from .domain import Shape, domain, operands, reduced_axes, spans, values
 
 #: A value that a later pass needs is kept in a buffer when making it again takes this many ops.
 KEEP_OPS = 4
+
+MUL = op_of(mul)
 
 Nodes = tuple[Node, ...]
 
@@ -153,16 +158,24 @@ def is_scatter(node: Node) -> bool:
     return node.op.kind is Kind.SCATTER
 
 
-def is_sequential(node: Node) -> bool:
-    """Return whether an element of `node` can be found after the one before it only.
+def is_whole(node: Node) -> bool:
+    """Return whether `node` is a scan whose row is not cut: what a part of it makes alone is of no use.
+
+    That is so of recurrences, and where parts may overflow of which the whole makes nothing large.
 
     Examples
     --------
-    >>> from mgb.ir import Spec, input_node
-    >>> is_sequential(input_node(Spec((4,), np.dtype("float32"))))
-    False
+    >>> from mgb.ir import Spec
+    >>> from mgb.tensor.tracing import graph_of
+    >>> graph = graph_of(lambda x: F.cumprod(F.cumsum(x, 0), 0), Spec((8,), np.dtype("float32")))
+    >>> [is_whole(node) for node in graph.nodes]
+    [False, True]
     """
-    return node.op is RECURRENCE
+    if node.op.kind is not Kind.SCAN or node.spec.shape[node.params["axis"]] == 1:
+        return False
+    if node.op.state is not None or node.op is RECURRENCE:
+        return node.op.state is None or node.op.state.overflows
+    return node.op.reduction is not None and node.op.reduction.combine is MUL and node.spec.dtype in FLOATS
 
 
 def schedule(graph: Graph, keep_ops: int = KEEP_OPS, dear: Set[str] = frozenset()) -> Schedule:
@@ -256,7 +269,7 @@ class _Facts:
         return reduces and node not in self.full and node.inputs[0] in self.full
 
     def is_scan(self, node: Node) -> bool:
-        folds = node.op.kind is Kind.SCAN and not is_sequential(node)
+        folds = node.op.kind is Kind.SCAN and not is_whole(node)
         return folds and node.spec.shape[node.params["axis"]] != 1
 
     def is_needed(self, k: int) -> bool:

@@ -80,3 +80,15 @@ def _stated(op: Op, dtype: np.dtype[np.generic], operands: int, vocabulary: froz
 def bodied(scan: Node, vocabulary: frozenset[str]) -> Graph:
     """Return the body of a recurrence in the words of `vocabulary`."""
     return lower(scan.params["body"].graph, _Words(vocabulary))
+
+
+def is_sequential(node: Node) -> bool:
+    """Return whether `node` is a recurrence, whose elements are found one after the other.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec, input_node
+    >>> is_sequential(input_node(Spec((4,), np.dtype("float32"))))
+    False
+    """
+    return node.op is RECURRENCE

@@ -13,7 +13,6 @@ from . import (
     metric,
     nn,
     rearrange,
-    running,
     segments,
     tensor,
 )
@@ -29,7 +28,6 @@ from .nn import *
 from .normalization import *
 from .pooling import *
 from .rearrange import *
-from .running import *
 from .segments import *
 from .softmaxes import *
 from .tensor import *
@@ -40,7 +38,7 @@ from .windows import *
 __all__ = ["Elemwise", "distributed", "loss", "nn"]
 __all__ += complex_numbers.__all__
 __all__ += einstein.__all__ + elemwise.__all__ + math.__all__ + matrices.__all__ + metric.__all__
-__all__ += nn.__all__ + rearrange.__all__ + running.__all__ + segments.__all__ + tensor.__all__
+__all__ += nn.__all__ + rearrange.__all__ + segments.__all__ + tensor.__all__
 
 
 def __dir__() -> list[str]:

@@ -12,12 +12,13 @@ from ..ops.elementwise import abs, ne, squared_magnitude
 from ..ops.methods import Axis, average, reduced
 from ..ops.primitives import eq, maximum, sqrt, where
 from ..ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
-from ..ops.scans import cumprod_, cumsum
+from ..ops.scans import cummax, cummin, cumprod_, cumsum, logcumsumexp
 from ..ops.sort import argmax_, argmin_, argsort, sort, topk
 from ..tensor import Tensor
 
 __all__ = [
-    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "max", "mean", "min",
+    "Reduce", "all", "any", "argmax", "argmin", "argsort", "cummax", "cummin", "cumprod", "cumsum",
+    "logcumsumexp", "max", "mean", "min",
     "norm", "normalize", "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 

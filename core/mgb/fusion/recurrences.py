@@ -82,7 +82,7 @@ class _Loop:
 
     @property
     def next(self) -> tuple[Node, ...]:
-        """What is carried on."""
+        """The results of a step that are carried on."""
         return self.graph.outputs[: len(self.carried)]
 
     @property

@@ -103,7 +103,7 @@ class Reduction:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class State:
-    """What a scan carries from element to element, where that is more than its result so far.
+    """The numbers that a scan carries from element to element, where its result is not enough.
 
     Attributes
     ----------
@@ -116,6 +116,8 @@ class State:
         an axis can be scanned apart.
     result : callable
         ``(*state) -> Tensor``: the element of the scan.
+    overflows : bool
+        What some elements make may overflow where no element of the scan does.
 
     Examples
     --------
@@ -128,6 +130,7 @@ class State:
     lift: Callable[..., Sequence[Any]]
     join: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
     result: Callable[..., Any]
+    overflows: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

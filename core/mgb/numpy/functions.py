@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..functional import complex_numbers, einstein, math, matrices, rearrange, running, softmaxes, tensor
+from ..functional import complex_numbers, einstein, math, matrices, rearrange, softmaxes, tensor
 from ..ops import methods
 from ..ops.elementwise import ne
 from ..ops.methods import reshaped
@@ -221,9 +221,9 @@ UFUNC_METHODS.update({
     (np.multiply, "reduceat"): segments.reduceat("prod"),
     (np.maximum, "reduceat"): segments.reduceat("amax"),
     (np.minimum, "reduceat"): segments.reduceat("amin"),
-    (np.maximum, "accumulate"): lambda array, axis=0: running.cummax(array, axis)[0],
-    (np.minimum, "accumulate"): lambda array, axis=0: running.cummin(array, axis)[0],
-    (np.logaddexp, "accumulate"): lambda array, axis=0: running.logcumsumexp(array, axis),
+    (np.maximum, "accumulate"): lambda array, axis=0: math.cummax(array, axis)[0],
+    (np.minimum, "accumulate"): lambda array, axis=0: math.cummin(array, axis)[0],
+    (np.logaddexp, "accumulate"): lambda array, axis=0: math.logcumsumexp(array, axis),
     (np.logaddexp, "reduce"): lambda array, axis=0: softmaxes.logsumexp(array, axis),
     (np.fmax, "reduce"): np.nanmax,
     (np.fmin, "reduce"): np.nanmin,

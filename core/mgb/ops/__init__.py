@@ -11,7 +11,6 @@ from . import methods as methods
 from . import modes as modes
 from . import numpy_protocol as numpy_protocol
 from . import operators as operators
-from . import scans as scans
 from . import sort as sort
 from .bodies import division as division
 from .bodies import hyperbolic as hyperbolic
@@ -27,6 +26,7 @@ _WAITING = (
     "linalg.decompositions",
     "fourier",
     "order",
+    "scans",
     "scatter",
     "look_up",
     "strided",

@@ -1,4 +1,4 @@
-"""What is folded up to each element: running sums, products, extremes, logarithms of sums."""
+"""Scans: running sums, products, extremes, logarithms of sums, sums that forget."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..ir import Kind, Op, Spec, State, dtypes
 from ..ir.sizes import same_shape
 from ..tensor import Tensor, wrap
 from .bodies.transcendental import exp, log
-from .creation import along, zeros_like
+from .creation import along, ones_like, zeros_like
 from .declare import PRECISE, SMOOTH, declare, normalize_axis, op_of
 from .eager import accumulate
 from .elementwise import abs, isnan, logaddexp
 from .index import scatter_add_
 from .layout import broadcast_to, concat, cut_along, reverse
 from .methods import accumulated
-from .primitives import eq, fma, lt, maximum, minimum, mul, neg, where
+from .primitives import cast, eq, fma, lt, maximum, minimum, mul, neg, where
 from .reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
 
 Tensors = Sequence[Tensor]
@@ -85,7 +85,19 @@ def _cumsum_grad(g: Tensor, _y: Spec, _x: Spec, axis: int) -> tuple[Tensor]:
     return (reverse(cumsum_(reverse(g, (axis,)), axis=axis), (axis,)),)
 
 
-def places_of(x: Tensor, extreme: Tensor, axis: int) -> Tensor:
+def _cumprod_grad(g: Tensor, y: Tensor, x: Tensor, axis: int) -> tuple[Tensor]:
+    """Multiply what is before an element by what is after it: no product is divided by, zeros count."""
+    return (_sums_after(g, x, axis) * _before(y, ones_like(cut_along(y, axis, 0, 1)), axis),)
+
+
+def _sums_after(g: Tensor, decay: Tensor, axis: int) -> Tensor:
+    """Return ``s[i] = g[i] + decay[i + 1] * s[i + 1]``."""
+    turned = reverse(decay, (axis,))
+    later = _before(turned, zeros_like(cut_along(decay, axis, 0, 1)), axis)
+    return reverse(decayed_sum(reverse(g, (axis,)), later, axis=axis), (axis,))
+
+
+def _places_of(x: Tensor, extreme: Tensor, axis: int) -> Tensor:
     """Return where along `axis` the running extreme of `x` stands: of equal elements the last, or a NaN."""
     reached = eq(x, extreme)
     if x.dtype in dtypes.FLOATS:
@@ -95,7 +107,7 @@ def places_of(x: Tensor, extreme: Tensor, axis: int) -> Tensor:
 
 
 def _extreme_grad(g: Tensor, y: Tensor, x: Tensor, axis: int) -> tuple[Tensor]:
-    return (scatter_add_(zeros_like(x), g, places_of(x, y, axis), axis=axis),)
+    return (scatter_add_(zeros_like(x), g, _places_of(x, y, axis), axis=axis),)
 
 
 # fmt: off
@@ -103,7 +115,7 @@ cumsum_  = _running("cumsum", reduce_sum, np.add,
                     "The sums of all elements up to each along `axis`; integers wrap.", grad=_cumsum_grad)
 cumprod_ = _running("cumprod", reduce_prod, np.multiply,
                     "The products of all elements up to each along `axis`; integers wrap.",
-                    body=_doubling(mul))
+                    body=_doubling(mul), grad=_cumprod_grad)
 cummax_  = _running("cummax", reduce_max, np.maximum,
                     "The greatest of all elements up to each along `axis`; NaN from the first NaN on.",
                     body=_doubling(maximum), grad=_extreme_grad, exact=True)
@@ -125,6 +137,41 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
     return cumsum_(accumulated(inp), axis=normalize_axis("cumsum", axis, inp.ndim)[0])
 
 
+def _extreme(name: str, best_of: Callable[..., Tensor], inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    (place,) = normalize_axis(name, axis, inp.ndim)
+    best = best_of(inp, axis=place)
+    return best, _places_of(inp, best, place)
+
+
+def cummax(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Return the greatest of all elements up to each, along `axis`, and where it stands.
+
+    Returns
+    -------
+    values, indices : Tensor
+        NaN counts as the greatest. The indices are int32: of equal elements the last, which has the gradient.
+
+    Examples
+    --------
+    >>> values, places = F.cummax(mgb.tensor([1.0, 3.0, 2.0]), 0)
+    >>> values.tolist(), places.tolist()
+    ([1.0, 3.0, 3.0], [0, 1, 1])
+    """
+    return _extreme("cummax", cummax_, inp, axis)
+
+
+def cummin(inp: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Return the least of all elements up to each, along `axis`, and where it stands; see `cummax`.
+
+    Examples
+    --------
+    >>> values, places = F.cummin(mgb.tensor([3.0, 1.0, 2.0]), 0)
+    >>> values.tolist(), places.tolist()
+    ([3.0, 1.0, 1.0], [0, 1, 1])
+    """
+    return _extreme("cummin", cummin_, inp, axis)
+
+
 # of several numbers
 
 
@@ -144,9 +191,7 @@ def _decayed_infer(x: Spec, decay: Spec, axis: int) -> Spec:
 
 
 def _decayed_grad(g: Tensor, y: Tensor, _x: Spec, decay: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    turned = reverse(decay, (axis,))
-    later = _before(turned, zeros_like(cut_along(decay, axis, 0, 1)), axis)
-    sums = reverse(decayed_sum(reverse(g, (axis,)), later, axis=axis), (axis,))
+    sums = _sums_after(g, decay, axis)
     return sums, sums * _before(y, zeros_like(cut_along(y, axis, 0, 1)), axis)
 
 
@@ -159,9 +204,11 @@ decayed_sum = declare(
         _decayed_grad,
         _decayed_body,
         promote=SMOOTH.promote,
-        state=State((0.0, 1.0), lambda x, decay: (x, decay), _join_decayed, lambda found, _decay: found),
-        meaning="``y[i] = x[i] + decay[i] * y[i - 1]`` along `axis`, from 0 on. The decays are at most 1 "
-        "in size: of others products may overflow that no element of `y` is made of.",
+        state=State(
+            (0.0, 1.0), lambda x, decay: (x, decay), _join_decayed, lambda found, _: found, overflows=True
+        ),
+        meaning="``y[i] = x[i] + decay[i] * y[i - 1]`` along `axis`, from 0 on. Products of neighbouring "
+        "decays are computed too: where these overflow, an element may that is not made of them.",
     )
 )
 
@@ -204,3 +251,16 @@ logcumsumexp_ = declare(
         "overflow; NaN from the first NaN on. The gradient of an element that is -infinity is 0.",
     )
 )
+
+
+def logcumsumexp(inp: Tensor, axis: int) -> Tensor:
+    """Return the logarithms of cumulative sums of ``exp`` along `axis`, without overflow.
+
+    Examples
+    --------
+    >>> F.logcumsumexp(mgb.tensor([[1.0, 2.0], [4.0, 3.0]]), axis=1)
+    Tensor([[1.       , 2.3132617],
+            [4.       , 4.3132615]], device=xpux:0)
+    """
+    x = inp if inp.dtype in dtypes.FLOATS else cast(inp, dtype=dtypes.float32)
+    return logcumsumexp_(x, axis=normalize_axis("logcumsumexp", axis, x.ndim)[0])

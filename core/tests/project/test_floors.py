@@ -132,7 +132,7 @@ BUDGETS = {
     ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 22_400,
     ("executor",): 5_650,
     ("jit",): 17_200,
-    ("autodiff", "loops", "transforms"): 3_200,
+    ("autodiff", "loops", "transforms"): 3_250,
     ("storage", "profiling"): 3_900,
 }
 

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from mgb import codegen
-from mgb.codegen import DOT, EXTENT, alongs, is_scatter, is_sequential, reached, schedule, tables, varying
+from mgb.codegen import (
+    DOT,
+    EXTENT,
+    alongs,
+    is_scatter,
+    is_sequential,
+    is_whole,
+    reached,
+    schedule,
+    tables,
+    varying,
+)
 from mgb.ir import CONST, Graph, Kind, Node, Spec, dtypes, input_node
 from mgb.ir.sizes import same_shape
 from mgb.runtime.forking import cached_property
@@ -151,17 +162,22 @@ class Frame(codegen.Frame[Operand]):
     @cached_property
     def scans(self) -> dict[Node, None]:
         """The scans that fold anything."""
-        return dict.fromkeys((*(v for part in self.schedule.passes for v in part.totals), *self.sequential))
+        return dict.fromkeys((*(v for part in self.schedule.passes for v in part.totals), *self.whole))
 
     @cached_property
-    def sequential(self) -> tuple[Node, ...]:
-        """Those that go through the whole row, element after element."""
-        return tuple(filter(is_sequential, self.graph.nodes))
+    def whole(self) -> tuple[Node, ...]:
+        """Those whose rows are one chunk."""
+        return tuple(filter(is_whole, self.graph.nodes))
+
+    @property
+    def sequential(self) -> bool:
+        """Return whether elements are found one after the other."""
+        return any(map(is_sequential, self.whole))
 
     @property
     def reverse(self) -> bool:
-        """Return whether they begin with the last one."""
-        return any(v.params["reverse"] for v in self.sequential)
+        """Return whether scans begin with the last element."""
+        return any(v.params.get("reverse") for v in self.whole)
 
     @cached_property
     def look_ups(self) -> tuple[Node, ...]:

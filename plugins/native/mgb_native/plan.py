@@ -166,7 +166,7 @@ class Planner(Sinks):
             group, units, extent = max(1, CHUNK // piece), steps * pieces, steps * n
         if self.frame.sinks:
             group = -(-units // self.chunks_of(units))
-        if self.frame.sequential:
+        if self.frame.whole:
             group = max(1, units)
         return {
             "n": n, "piece": piece, "pieces": pieces, "group": group, "units": units,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from mgb.codegen import EXTENT, Pass, is_sequential
+from mgb.codegen import EXTENT, Pass
 from mgb.ir import CONST, Node
 
 from ..folds import held, wide
@@ -179,7 +179,7 @@ class Nest(Sinking):
     def chunks(self, k: int, part: Pass, rows: dict[Operand, str], width: str) -> None:
         """Write the loop over the chunks of a row."""
         chunk0, chunk1 = self.span("chunk0"), self.span("chunk1")
-        scans = [v for v in self.scans_of(part) if v not in part.totals and not is_sequential(v)]
+        scans = [v for v in self.scans_of(part) if v not in part.totals and v not in self.frame.whole]
         begun = self.begun(scans, chunk0, width)
 
         def turn(counter: str, given: list[str]) -> Sequence[str]:

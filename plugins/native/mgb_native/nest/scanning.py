@@ -56,17 +56,51 @@ class Scanning(Looking):
             own = self.memory("c", node)
             state = joined(body, node, self.read_state(own, i, lanes), state)
             self.write_state(own, i, state, lanes)
-            state = joined(body, node, self.read_state(self.memory("b", node), i, lanes), state)
+            if node not in self.frame.whole:
+                state = joined(body, node, self.read_state(self.memory("b", node), i, lanes), state)
             return Value(result(body, node, state), lanes.count)
-        one, before = Body(self, SCALAR), self.carried[node]
-        state = self.within(node, state, body)
+        state = self.masked(node, state, body)
+        before, found = self.carried[node], self.at_once(node, state, body)
+        if lanes.count and node in self.frame.whole:
+            found = self.corrected(node, before, state, found, body)
+        return Value(result(body, node, found), lanes.count)
+
+    def at_once(self, node: Node, own: State, body: Body) -> State:
+        """Return the lanes of a vector with all before it, and carry on what the chunk alone makes."""
+        before, state = self.carried[node], self.within(node, own, body)
         type_ = body.type(held(node))
-        total = [self.last(x, type_) for x in state] if lanes.count else state
-        self.carried[node] = joined(one, node, before, total)
+        total = [self.last(x, type_) for x in state] if body.lanes.count else state
+        self.carried[node] = joined(Body(self, SCALAR), node, before, total)
         state = joined(body, node, self.in_lanes(node, before, body), state)
         if node in self.starts:
             state = joined(body, node, self.in_lanes(node, self.starts[node], body), state)
-        return Value(result(body, node, state), lanes.count)
+        return state
+
+    def corrected(self, node: Node, before: State, own: State, found: State, body: Body) -> State:
+        """Join the lanes again, one after the other, where some are not finite: they may have overflowed."""
+        type_ = body.type(held(node))
+        lost = body.op("fsub", (found[0], found[0]), type_)
+        lost = self.across("or", body.is_nan(lost, held(node)), body.type("bool"))
+
+        def again() -> Sequence[str]:
+            state = self.one_by_one(node, before, own, body)
+            return [*state, *(self.last(x, type_) for x in state)]
+
+        otherwise = [(x, type_) for x in found] + carried([node], self.carried[node])
+        done = self.when(lost, again, otherwise)
+        self.carried[node] = done[len(found) :]
+        return done[: len(found)]
+
+    def one_by_one(self, node: Node, first: State, own: State, body: Body) -> State:
+        """Return the lanes of a vector after `first`: each turn makes one more of them right."""
+        type_, begin = body.type(held(node)), self.in_lanes(node, first, body)
+
+        def turn(_: str, given: list[str]) -> Sequence[str]:
+            moved = [self.slide(x, b, 1, type_) for x, b in zip(given, begin, strict=True)]
+            return joined(body, node, moved, own)
+
+        start = [(x, type_) for x in begin]
+        return self.loop(self.index(0), self.index(body.lanes.count), self.index(1), start, turn)
 
     def stepped(self, node: Node, names: Names, lanes: Lanes, i: str) -> Value:
         """Return the value of a sequential scan, and carry on; rows are of scalars."""
@@ -90,11 +124,16 @@ class Scanning(Looking):
         """Return the same state in each lane."""
         return [body.spread(x, element(held(node))) for x in state]
 
+    def masked(self, node: Node, state: State, body: Body) -> State:
+        """Return a state in which the lanes that are not there change nothing."""
+        if not body.lanes.mask:
+            return state
+        type_, empty = body.type(held(node)), begun(body, node)
+        return [body.select(body.lanes.mask, x, e, type_) for x, e in zip(state, empty, strict=True)]
+
     def within(self, node: Node, state: State, body: Body) -> State:
         """Return the lanes of a vector, each with those before it."""
         type_, empty = body.type(held(node)), begun(body, node)
-        if body.lanes.mask:
-            state = [body.select(body.lanes.mask, x, e, type_) for x, e in zip(state, empty, strict=True)]
         reach = 1
         while reach < body.lanes.count:
             before = [self.slide(x, e, reach, type_) for x, e in zip(state, empty, strict=True)]

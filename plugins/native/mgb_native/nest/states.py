@@ -1,4 +1,4 @@
-"""What scans carry: one number, or the several that an op's `State` says."""
+"""The states of scans: one number, or the several that an op's `State` says."""
 
 from __future__ import annotations
 
