@@ -42,9 +42,9 @@ SPAN = ("first", "last", "row0", "row1", "chunk0", "chunk1", "own", "shared")
 #: sink are folded into `ways` numbers in turn, so that none waits for the one before it; `direct` is not 0
 #: where a sink is the output itself, not one of several tables that are joined. `narrow` is not 0 where
 #: rows of columns are so short, and lie side by side, that folds stay in registers along a chunk. Terms of a
-#: dot that are laid out have their elements side by side, and are `line` elements apart. `near` is not 0 where
-#: 32 bits count the bytes of each table that indices of as many bits look up. Of a row of columns all pieces
-#: follow each other, or a piece of all rows where `by_pieces` is not 0; they are `cycle`.
+#: dot that are laid out have their elements side by side, and are `line` elements apart. `near` is not 0
+#: where 32 bits count the bytes of each table that indices of as many bits look up. Of a row of columns all
+#: pieces follow each other, or a piece of all rows where `by_pieces` is not 0; they are `cycle`.
 HEAD = (
     "n", "piece", "pieces", "group", "units", "chunks", "extent", "stream", "tile", "pitch", "ahead", "next",
     "short", "ways", "direct", "narrow", "line", "near", "cycle", "by_pieces",
