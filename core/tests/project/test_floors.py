@@ -129,8 +129,8 @@ def test_plugins_import_only_allowed_parts(plugin: Path) -> None:
 
 #: Lines that groups of rooms may have; what is new goes where something goes.
 BUDGETS = {
-    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 20_720,
-    ("executor",): 5_510,
+    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 21_110,
+    ("executor",): 5_560,
     ("jit",): 17_200,
     ("autodiff", "loops", "transforms"): 3_200,
     ("storage", "profiling"): 3_900,
