@@ -23,6 +23,15 @@ class Stated:
     begin : tuple of float
     lift, join, result : Graph
         `join` takes the state before, then the own one.
+
+    Examples
+    --------
+    >>> from mgb.ir import Spec
+    >>> from mgb.ops.scans import logcumsumexp_
+    >>> from mgb.tensor.tracing import graph_of
+    >>> graph = graph_of(lambda x: logcumsumexp_(x, axis=0), Spec((8,), np.dtype("float32")))
+    >>> stated(graph.nodes[0], frozenset()).begin
+    (-inf, 0.0)
     """
 
     begin: tuple[float, ...]
@@ -45,7 +54,7 @@ def stateful() -> tuple[str, ...]:
     ('decayed_sum', 'logcumsumexp', 'recurrence')
     """
     scans = ((name, op) for name, op in OPS.items() if op.kind is Kind.SCAN)
-    return tuple(name for name, op in scans if op.state is not None or op is RECURRENCE)
+    return tuple(sorted(name for name, op in scans if op.state is not None or op is RECURRENCE))
 
 
 def stated(scan: Node, vocabulary: frozenset[str]) -> Stated:
@@ -78,7 +87,20 @@ def _stated(op: Op, dtype: np.dtype[np.generic], operands: int, vocabulary: froz
 
 
 def bodied(scan: Node, vocabulary: frozenset[str]) -> Graph:
-    """Return the body of a recurrence in the words of `vocabulary`."""
+    """Return the body of a recurrence in the words of `vocabulary`.
+
+    Examples
+    --------
+    >>> from mgb.ir import Body, Spec
+    >>> from mgb.tensor.tracing import graph_of
+    >>> one, step = Spec((), np.dtype("float32")), {"axis": 0, "carries": 1, "reverse": False}
+    >>> body = Body(graph_of(lambda s, x: [s * x] * 2, one, one))
+    >>> scan = graph_of(lambda s, x: apply(RECURRENCE, s, x, body=body, **step), one, one).nodes[-1]
+    >>> print(bodied(scan, frozenset({"mul"})))
+    graph(%0: float32[], %1: float32[])
+      %2: float32[] = mul(%0, %1)
+      return %2, %2
+    """
     return lower(scan.params["body"].graph, _Words(vocabulary))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import CONST, Node
+from ..ir import CONST, INPUT, Graph, Node
 from ..ir.dtypes import INTEGERS
 from ..ops.layout import BROADCAST_TO, RESHAPE
 from ..ops.primitives import IOTA
@@ -21,8 +21,8 @@ from ..ops.strided import strided
 from ..tensor import Tensor
 from .axes import are_plain
 
-#: The most elements of an array of indices that are looked at one by one.
-LOOKED_AT = 1 << 20
+#: The most elements of an array of indices that are looked at one by one, and the most ops that compute one.
+LOOKED_AT, OPS = 1 << 20, 64
 
 Shape = tuple[int, ...]
 
@@ -64,15 +64,34 @@ def _inside(count: Count | None, length: int, shape: Shape) -> Count | None:
     """Return places over the axes of `shape`, from the start of an axis; None where some are out of range."""
     if count is None:
         return None
-    steps = (0,) * (len(shape) - len(count.steps)) + count.steps
-    far = [step * (d - 1) for step, d in zip(steps, shape, strict=True)]
-    low, high = count.start + sum(f for f in far if f < 0), count.start + sum(f for f in far if f > 0)
+    count = _aligned(count, len(shape))
+    low, high = _ends(count, shape)
     behind = length if high < 0 else 0
-    return Count(count.start + behind, steps) if low + behind >= 0 and high + behind < length else None
+    return Count(count.start + behind, count.steps) if low + behind >= 0 and high + behind < length else None
 
 
 def _count(node: Node) -> Count | None:
     """Return how the values of `node` count, or None."""
+    found: dict[Node, Count | None] = {}
+    for each in Graph((), (node,)).nodes if _reads_nothing(node) else ():
+        found[each] = _fitting(_counted(each, found), each)
+    return found.get(node)
+
+
+def _reads_nothing(node: Node) -> bool:
+    """Return whether it is computed of constants and places alone, by a few ops."""
+    seen, waiting = {node}, [node]
+    while waiting and len(seen) <= OPS:
+        each = waiting.pop()
+        if each.op is INPUT:
+            return False
+        fresh = [i for i in each.inputs if i not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return len(seen) <= OPS
+
+
+def _counted(node: Node, found: dict[Node, Count | None]) -> Count | None:
     shape = node.spec.shape
     if not are_plain(shape) or node.spec.dtype not in INTEGERS:
         return None
@@ -80,15 +99,29 @@ def _count(node: Node) -> Count | None:
         return _of_array(node.params["value"])
     if node.op is IOTA:
         return Count(0, tuple(prod(shape[a + 1 :]) if d != 1 else 0 for a, d in enumerate(shape)))
-    counts = [_count(i) for i in node.inputs]
-    if any(c is None for c in counts):
+    counts = [c for c in (found[i] for i in node.inputs) if c is not None]
+    if not counts or len(counts) != len(node.inputs):
         return None
-    found = [c for c in counts if c is not None]
     if node.op is BROADCAST_TO:
-        return _aligned(found[0], len(shape))
+        return _aligned(counts[0], len(shape))
     if node.op is RESHAPE:
-        return _with_ones(found[0], node.inputs[0].spec.shape, shape)
-    return _combined(node.op.name, [_aligned(c, len(shape)) for c in found])
+        return _with_ones(counts[0], node.inputs[0].spec.shape, shape)
+    return _combined(node.op.name, [_aligned(c, len(shape)) for c in counts])
+
+
+def _fitting(count: Count | None, node: Node) -> Count | None:
+    """Return what counts in the dtype of `node`, in which a number out of range would wrap."""
+    if count is None:
+        return None
+    low, high = _ends(count, node.spec.shape)
+    info = np.iinfo(node.spec.dtype)
+    return count if info.min <= low and high <= info.max else None
+
+
+def _ends(count: Count, shape: Shape) -> tuple[int, int]:
+    """Return the least and the greatest number."""
+    far = [step * (d - 1) for step, d in zip(count.steps, shape, strict=True)]
+    return count.start + sum(f for f in far if f < 0), count.start + sum(f for f in far if f > 0)
 
 
 def _combined(name: str, counts: Sequence[Count]) -> Count | None:

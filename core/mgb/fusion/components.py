@@ -50,14 +50,20 @@ def taken_apart(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) ->
     -------
     Graph
     """
-    if not (traits.short_rows and traits.strided_outputs):
-        return graph
+    more: Graph | None = graph if traits.short_rows and traits.strided_outputs else None
+    while more is not None:
+        graph, more = more, _next_apart(more, traits, config)
+    return graph
+
+
+def _next_apart(graph: Graph, traits: Traits, config: FusionConfig) -> Graph | None:
+    """Return `graph` with the first short axis taken apart for which that pays, or None."""
     for reader, first, axis in _starts(graph):
         fits = reader.op is SLICE or accepts(traits, reader, config) is None
         if fits and (parts := _Parts.of(graph, first, axis)):
             made = rebuild(lambda *xs, parts=parts: parts.write(xs), graph.inputs)
-            return taken_apart(merge(delay_reshapes(squeezed(made))), traits, config)
-    return graph
+            return merge(delay_reshapes(squeezed(made)))
+    return None
 
 
 def _starts(graph: Graph) -> Iterator[tuple[Node, Node, int]]:

@@ -133,7 +133,8 @@ class _Rows:
         if not self.has(node) or not node.inputs or node not in self.graph.readers:
             return False
         if node.op.kind is Kind.ELEMENTWISE:
-            return accepts(self.traits, node, self.config) is None
+            others = any(i.spec.ndim != node.spec.ndim and self.has(i) for i in node.inputs)  # by other axes
+            return not others and accepts(self.traits, node, self.config) is None
         if not all(map(self.has, node.inputs)):
             return False
         if node.op is RESHAPE:

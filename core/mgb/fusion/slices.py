@@ -7,15 +7,17 @@ reads it.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ..ir import Graph, Kind, Node
-from ..ir.sizes import about, key
+from ..ir.sizes import about, count, key
 from ..ops.layout import SLICE, Window, slice_
 from ..passes.merge import merge
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node, rebuild
+from .components import LONGEST
 
 
 def hoist_slices(graph: Graph) -> Graph:
@@ -29,15 +31,16 @@ def hoist_slices(graph: Graph) -> Graph:
         parts: dict[Any, Tensor] = {}
 
         def part(node: Node, window: Window) -> Tensor:
-            if node not in sliced:
-                return slice_(whole[node], window=window)
-            name = node, _key(window)
-            if name not in parts:
-                operands = (part(i, _own(i, window)) if i.spec.ndim else whole[i] for i in node.inputs)
-                parts[name] = apply(node.op, *operands, **node.params)
+            own = _own(node, window)
+            name = node, _key(own)
+            if name not in parts and node not in sliced:
+                parts[name] = slice_(whole[node], window=own)
             return parts[name]
 
         for node in graph.nodes:
+            for window in sliced.get(node, {}).values():
+                operands = [part(i, window) if i.spec.ndim else whole[i] for i in node.inputs]
+                parts[node, _key(window)] = apply(node.op, *operands, **node.params)
             if node.op is SLICE and node.inputs[0] in sliced:
                 whole[node] = part(node.inputs[0], node.params["window"])
             elif node not in sliced:
@@ -47,9 +50,9 @@ def hoist_slices(graph: Graph) -> Graph:
     return merge(rebuild(write, graph.inputs))
 
 
-def _sliced(graph: Graph) -> set[Node]:
+def _sliced(graph: Graph) -> dict[Node, dict[Any, Window]]:
     """Return the element-wise values of which slices are wanted alone, no larger in all than they are."""
-    wanted: dict[Node, dict[Any, int]] = {}
+    wanted: dict[Node, dict[Any, Window]] = {}
     outputs = frozenset(graph.outputs)
     for node in reversed(graph.nodes):
         readers = graph.readers[node]
@@ -57,19 +60,21 @@ def _sliced(graph: Graph) -> set[Node]:
             continue
         if not all(_cuts(r) or (r in wanted and r.spec.ndim == node.spec.ndim) for r in readers):
             continue
-        found: dict[Any, int] = {}
+        windows: dict[Any, Window] = {}
         for reader in readers:
-            own = (
-                {_key(reader.params["window"]): about(reader.spec.size)} if _cuts(reader) else wanted[reader]
-            )
-            found.update(own)
-        if sum(found.values()) <= about(node.spec.size):
-            wanted[node] = found
-    return set(wanted)
+            given = [reader.params["window"]] if _cuts(reader) else wanted[reader].values()
+            windows.update((_key(own), own) for own in (_own(node, window) for window in given))
+        if sum(about(prod(count(*axis) for axis in w)) for w in windows.values()) <= about(node.spec.size):
+            wanted[node] = windows
+    return wanted
 
 
 def _cuts(node: Node) -> bool:
-    return node.op is SLICE and node.spec.size != 0
+    """Return whether it is a slice, but not one element of short rows, which `taken_apart` takes."""
+    if node.op is not SLICE or node.spec.size == 0:
+        return False
+    lengths = zip(node.inputs[0].spec.shape, node.spec.shape, strict=True)
+    return not any(own == 1 and full != 1 and about(full) <= LONGEST for full, own in lengths)
 
 
 def _key(window: Window) -> Any:

@@ -39,11 +39,11 @@ def _rule(node: Node, *values: Tensor) -> Tensor | None:
     kept = [a for a, at in enumerate(along) if at not in gone]
     params = {"along": tuple(_behind(along[a], gone) for a in kept)}
     small = tuple(table[a] for a in kept)
-    inside = [_without(v, gone) for v in values]
     if node.op.kind is Kind.SCATTER:
         params["shape"] = small
+        inside = [_without(v, gone) for v in values]
     else:
-        inside[0] = reshaped(values[0], small)
+        inside = [reshaped(values[0], small), *(_without(v, gone) for v in values[1:])]
     return reshaped(apply(node.op, *inside, **params), node.spec.shape)
 
 

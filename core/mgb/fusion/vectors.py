@@ -96,11 +96,15 @@ def _with_axes_split(graph: Graph, longest: int) -> Graph:
 
 def _folds(graph: Graph, node: Node) -> Iterator[Node]:
     """Yield the reductions of what is computed of a value, as large as it."""
-    for reader in graph.readers[node]:
-        if reader.op.kind is Kind.REDUCE:
-            yield reader
-        elif reader.op.kind is Kind.ELEMENTWISE and same_shape(reader.spec.shape, node.spec.shape):
-            yield from _folds(graph, reader)
+    seen, waiting = {node}, [node]
+    while waiting:
+        for reader in graph.readers[waiting.pop()]:
+            if reader.op.kind is Kind.REDUCE:
+                yield reader
+            elif reader.op.kind is Kind.ELEMENTWISE and reader not in seen:
+                if same_shape(reader.spec.shape, node.spec.shape):
+                    seen.add(reader)
+                    waiting.append(reader)
 
 
 def _is_short(fold: Node, longest: int) -> bool:

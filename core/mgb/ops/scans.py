@@ -180,8 +180,14 @@ def _join_decayed(before: Tensors, own: Tensors) -> Tensors:
     return fma(decay, sum_before, x), decay * decay_before
 
 
+def _join_nothing(before: Tensors, own: Tensors) -> Tensors:
+    """Join decayed sums; where nothing comes before, a decay that overflows does not count."""
+    found, decay = _join_decayed(before, own)
+    return where(eq(before[0], 0), own[0], found), decay
+
+
 def _decayed_body(x: Tensor, decay: Tensor, axis: int) -> Tensor:
-    return running(_join_decayed, (+x, decay), axis)[0]
+    return running(_join_nothing, (+x, decay), axis)[0]
 
 
 def _decayed_infer(x: Spec, decay: Spec, axis: int) -> Spec:

@@ -57,7 +57,7 @@ def delay_reshapes(graph: Graph) -> Graph:
         elif node.op is RESHAPE and any(r.op.kind in _JOINED for r in graph.readers[node]):
             found = _into(values[0], node.spec.shape, movable) if _moves_ones(node) else None
         out = copy_node(node, *values) if found is None else found
-        if node in single and node_of(out).op.kind is Kind.ELEMENTWISE:
+        if node in single and node.op.kind is node_of(out).op.kind is Kind.ELEMENTWISE:
             movable.add(node_of(out))
         return out
 

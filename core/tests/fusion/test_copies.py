@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+import mgb
 import numpy as np
 import pytest
 from mgb import Tensor, plugins
@@ -176,3 +177,44 @@ def test_drawn_programs_match_numpy(seed: int) -> None:
     wanted = body(x, y)
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got.numpy(), wanted, rtol=2e-5, atol=2e-6)
+
+
+INDICES = {
+    "of 8 bits that wrap": lambda np_: np_.arange(300, dtype="int32").astype("uint8"),
+    "of 8 bits with a sign": lambda np_: np_.arange(300, dtype="int32").astype("int8"),
+    "of 16 bits that wrap": lambda np_: np_.arange(300, dtype="int16") * np_.asarray(200, dtype="int16"),
+    "of many ops": lambda np_: negated(np_.arange(5, dtype="int32") + 100, 600),
+    "of ops that double": lambda np_: doubled(np_.arange(5, dtype="int32") + 100, 18),
+}
+
+
+def negated(places: Any, times: int) -> Any:
+    for _ in range(times):
+        places = -(places + 1)
+    return places
+
+
+def doubled(places: Any, times: int) -> Any:
+    for _ in range(times):
+        places = (places * 2) - (places + 1) + 1
+    return places
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_counting_indices_wrap_as_their_dtype_does(name: str) -> None:
+    x, run = numbers(1 << 17), trace(lambda x: x[INDICES[name](mgb.numpy)] * 2.0)
+    for _ in range(2):
+        got = run(Tensor(x))
+    np.testing.assert_array_equal(got.numpy(), x[INDICES[name](np)] * 2)
+
+
+def test_slices_of_a_long_chain() -> None:
+    def body(x: Any) -> Any:
+        for _ in range(400):
+            x = np.sin(x * 0.5)
+        return x[::2] + x[1::2]
+
+    x, run = numbers(2000), trace(body)
+    for _ in range(2):
+        got = run(Tensor(x))
+    np.testing.assert_allclose(got.numpy(), body(x), atol=1e-6)

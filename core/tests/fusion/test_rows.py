@@ -183,3 +183,26 @@ def test_random_programs_match_numpy(steps: list[tuple[str, int]], width: int) -
     assert_matches(
         program, trace(program, backend="cpu_llvm"), [R.standard_normal((33, width)).astype("float32")]
     )
+
+
+def test_operands_with_fewer_axes_are_aligned_to_the_last() -> None:
+    def program(a: Any, b: Any) -> Any:
+        t = a * 2 + b
+        pairs = np.concatenate([t.reshape(4, 4, 4, 1), (t * t).reshape(4, 4, 4, 1)], axis=3)
+        row = pairs.sum(axis=3) + t
+        whole = row.reshape(4, 4, 4, 1) + t
+        return (whole * whole).sum(axis=3)
+
+    given = [R.standard_normal((4, 4, 4)).astype("float32") for _ in range(2)]
+    assert_matches(program, trace(program, backend="cpu_llvm"), given)
+
+
+def test_distances_beside_rows_that_are_looked_up() -> None:
+    def program(p: Any, table: Any, index: Any) -> Any:
+        apart = p[:, None] - p[None]
+        weight = (apart**2).sum(axis=2)[:, :, None] * apart
+        return weight.sum(axis=1), np.take(table, index.astype("int32"), axis=0) * 2
+
+    given = [R.standard_normal(shape).astype("float32") for shape in ((64, 3), (100, 7))]
+    index = R.integers(0, 100, (5000, 1)).astype("float32")
+    assert_matches(program, trace(program, backend="cpu_llvm"), [*given, index])
