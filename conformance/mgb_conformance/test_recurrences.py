@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import mgb
+import mgb.functional as F
 import numpy as np
 import pytest
 from mgb.jit import scan, trace
@@ -44,7 +45,22 @@ def curved(s: Any, x: Any) -> tuple[Any, Any]:
     return s, s * s + x
 
 
-STEPS = [average, before, reset, curved]
+def late(s: Any, x: Any) -> tuple[Any, Any]:
+    """Give what was carried so far, as it is."""
+    return s * 0.9 + x, s
+
+
+def still(s: Any, x: Any) -> tuple[Any, Any]:
+    """Carry on what was carried."""
+    return s, s + x
+
+
+def last(s: Any, x: Any) -> tuple[Any, Any]:
+    """Carry on the row alone."""
+    return x, s * 2
+
+
+STEPS = [average, before, reset, curved, late, still, last]
 
 
 def run_of(driver: Driver, function: Callable[..., Any], *arrays: Any) -> list[np.ndarray]:
@@ -125,6 +141,24 @@ class TestRecurrences:
         ):
             np.testing.assert_allclose(ours, true, rtol=2e-4, atol=1e-4)
 
+    @pytest.mark.parametrize("reverse", [False, True])
+    @pytest.mark.parametrize("name", ["rows", "as it is", "carried", "both"])
+    def test_results_that_are_equal_in_all_steps(self, driver: Driver, name: str, reverse: bool) -> None:
+        steps = {
+            "rows": lambda s, x, c: (s * 0.9 + x, c * 2),
+            "as it is": lambda s, x, c: (s * 0.9 + x, c),
+            "carried": lambda s, x, c: (c, s + x),
+            "both": lambda s, x, c: (c * 2, c),
+        }
+        x, init, c = (R.normal(size=shape).astype(np.float32) for shape in ((64, 256), 256, 256))
+        step = steps[name]
+        found = run_of(
+            driver, lambda x, i, c: scan(lambda s, x: step(s, x, c), i, x, reverse=reverse), x, init, c
+        )
+        for ours, true in zip(found, turned(lambda s, x: step(s, x, c), init, x, reverse), strict=True):
+            assert ours.shape == true.shape
+            np.testing.assert_allclose(ours, true, rtol=1e-4, atol=1e-5)
+
     @pytest.mark.parametrize("order", ["transposed", "every other", "backwards"])
     def test_strided_rows(self, driver: Driver, order: str) -> None:
         x = R.normal(size=(80, 122)).astype(np.float32)
@@ -150,6 +184,22 @@ class TestRecurrences:
         for t in reversed(range(len(x))):
             later = 2 * ys[t] + 0.9 * later
             want[t] = later * 0.1
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+    def test_gradient_that_reads_what_was_carried(self, driver: Driver) -> None:
+        def step(s: Any, x: Any) -> tuple[Any, Any]:
+            s = F.sin(s) * 0.5 + x
+            return s, s
+
+        x, init = R.normal(size=(40, 256)).astype(np.float32), R.normal(size=256).astype(np.float32)
+        (got,) = run_of(driver, mgb.grad(lambda x, i: scan(step, i, x)[1].sum()), x, init)
+        s, slopes = init.astype(np.float64), []
+        for row in x:
+            slopes.append(np.cos(s) * 0.5)
+            s = np.sin(s) * 0.5 + row
+        want, later = np.empty(x.shape), np.zeros(256)
+        for t in reversed(range(len(x))):
+            want[t] = later = 1 + (slopes[t + 1] * later if t + 1 < len(x) else 0)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
     def test_thread_count_does_not_change_bits(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

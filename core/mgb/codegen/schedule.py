@@ -161,7 +161,7 @@ def is_scatter(node: Node) -> bool:
 def is_whole(node: Node) -> bool:
     """Return whether `node` is a scan whose row is not cut: what a part of it makes alone is of no use.
 
-    That is so of recurrences, and where parts may overflow of which the whole makes nothing large.
+    That is so of recurrences, and of products: those of a part may overflow or underflow alone.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def is_whole(node: Node) -> bool:
     if node.op.kind is not Kind.SCAN or node.spec.shape[node.params["axis"]] == 1:
         return False
     if node.op.state is not None or node.op is RECURRENCE:
-        return node.op.state is None or node.op.state.overflows
+        return node.op.state is None or node.op.state.factor is not None
     return node.op.reduction is not None and node.op.reduction.combine is MUL and node.spec.dtype in FLOATS
 
 

@@ -1,7 +1,7 @@
 """Loops that work element by element are scans of kernels, for backends that carry a body along an axis.
 
-``scan(lambda s, x: (s * 0.9 + x, s), init, xs)`` would start a kernel for each row. As a `recurrence` it is
-one kernel, with what computes the rows and what reads the results, and what is carried stays in cache.
+``scan(lambda s, x: (s * 0.9 + x, s), init, xs)[1]`` would start a kernel for each row. As a `recurrence` it
+is one kernel, with what computes the rows and what reads the results, and what is carried stays in cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..backends import Scope, Traits
 from ..ir import CONST, Body, Graph, Kind, Node, Spec, dtypes
 from ..ir.sizes import broadcast
 from ..loops import RECURRENCE, RESULT, SCAN
-from ..ops.layout import cut_along, reshape
+from ..ops.layout import broadcast_to, cut_along, reshape
 from ..tensor import Tensor, wrap
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node, graph_of, rebuild
@@ -50,7 +50,7 @@ def recurrences(graph: Graph, traits: Traits) -> Graph:
 
 
 def _rule(loops: dict[Node, _Loop], node: Node, *values: Any) -> Any:
-    """Return the fold's rule; the value of such a loop is a dict of its results."""
+    """Return the value of `node` in the new graph; that of such a loop is a dict of its results."""
     if node in loops:
         return loops[node].results(values)
     if node.op is RESULT and isinstance(values[0], dict):
@@ -126,14 +126,18 @@ class _Loop:
         return (shape[0], *(1,) * (len(self.shape) - len(shape)), *shape[1:])
 
     def apart(self) -> list[Node]:
-        """Return the results of a step for each of which there is a recurrence."""
-        wanted = [self.graph.outputs[n] for n in self.wanted]
-        first = [n for n in self.next if n in wanted]
-        return list(dict.fromkeys([*first, *(n for n in wanted if not self._follows(n, first))]))
+        """Return the results of a step for each of which there is a recurrence: of most follows the rest."""
+        rows = [self.graph.outputs[n] for n in self.wanted]
+        found: list[Node] = []
+        first = [n for n in (*self.next, *self.carried) if n in rows]
+        for row in (*first, *rows):
+            if not self._follows(row, found):
+                found.append(row)
+        return found
 
     def _follows(self, row: Node, found: Collection[Node]) -> bool:
         """Return whether `row` is made of `found` and of what the step reads, but for what it carries."""
-        known = {n: n not in self.carried for n in self.graph.inputs}
+        known = {n: n in found or n not in self.carried for n in self.graph.inputs}
         for n in self.graph.nodes:
             known[n] = n in found or all(known[i] for i in n.inputs)
         return known[row]
@@ -149,11 +153,12 @@ class _Loop:
                        reverse=params["reverse"])
             for row in self.apart()
         }  # fmt: skip
-        operands = [*values[:consts], *(None for _ in self.carried), *xs]
+        operands = [*values[:consts], *map(found.get, self.carried), *xs]
         made: Sequence[Any] = self.graph.fold(partial(_in_domain, found), operands)
+        full = {n: _stretched(made[n], self.shape) for n in self.wanted}
         end = 0 if params["reverse"] else params["length"] - 1
-        last = {n: cut_along(made[n], 0, end, end + 1) for n in self.wanted if n < rows - consts}
-        return {n: reshape(last[n], shape=self.shape[1:]) if n in last else made[n] for n in self.wanted}
+        last = {n: cut_along(full[n], 0, end, end + 1) for n in self.wanted if n < rows - consts}
+        return {n: reshape(last[n], shape=self.shape[1:]) if n in last else full[n] for n in self.wanted}
 
     def _body(self, row: Node) -> Body:
         """Return the step of one element: what is carried on and `row`, of what is carried and all else."""
@@ -172,6 +177,10 @@ def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.shape == shape else reshape(x, shape=shape)
 
 
+def _stretched(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x if x.shape == shape else broadcast_to(x, shape=shape)
+
+
 def _of_one(node: Node, *values: Tensor) -> Tensor:
     if node.op is CONST:
         return wrap(node.params["value"].reshape(()), node.spec.device)
@@ -179,7 +188,7 @@ def _of_one(node: Node, *values: Tensor) -> Tensor:
 
 
 def _in_domain(found: dict[Node, Tensor], node: Node, *values: Tensor | None) -> Tensor | None:
-    """Return the rule for what follows from recurrences that are found."""
+    """Return the value of `node` for all steps; None where it does not follow from what is found."""
     if node in found:
         return found[node]
     if node.op is CONST:

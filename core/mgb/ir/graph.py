@@ -116,8 +116,9 @@ class State:
         an axis can be scanned apart.
     result : callable
         ``(*state) -> Tensor``: the element of the scan.
-    overflows : bool
-        What some elements make may overflow where no element of the scan does.
+    factor : int or None
+        Which of the numbers is a product of what elements say, if one is: that of some elements may overflow,
+        or underflow, where no element of the scan does.
 
     Examples
     --------
@@ -130,7 +131,7 @@ class State:
     lift: Callable[..., Sequence[Any]]
     join: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
     result: Callable[..., Any]
-    overflows: bool = False
+    factor: int | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

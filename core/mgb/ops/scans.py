@@ -210,11 +210,9 @@ decayed_sum = declare(
         _decayed_grad,
         _decayed_body,
         promote=SMOOTH.promote,
-        state=State(
-            (0.0, 1.0), lambda x, decay: (x, decay), _join_decayed, lambda found, _: found, overflows=True
-        ),
+        state=State((0.0, 1.0), lambda x, decay: (x, decay), _join_decayed, lambda found, _: found, factor=1),
         meaning="``y[i] = x[i] + decay[i] * y[i - 1]`` along `axis`, from 0 on. Products of neighbouring "
-        "decays are computed too: where these overflow, an element may that is not made of them.",
+        "decays may be computed too: where these overflow or underflow, what steps would keep may be lost.",
     )
 )
 

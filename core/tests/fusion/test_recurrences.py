@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -30,7 +32,7 @@ def loop(
 ) -> Graph:
     def function(x: Tensor, init: Tensor) -> Any:
         end, ys = scan(step, init, x, **given)
-        return [end * 1, ys]
+        return [end * 1, *(ys if isinstance(ys, tuple) else (ys,))]
 
     return graph_of(function, Spec(shape, dtype), Spec(shape[1:], dtype))
 
@@ -45,6 +47,16 @@ def count(graph: Graph) -> tuple[int, int]:
     return sum(n.op is RECURRENCE for n in graph.nodes), sum(n.op is SCAN for n in graph.nodes)
 
 
+def check(graph: Graph, expected: int) -> None:
+    """Check that there are so many recurrences instead of the loop, which give the same."""
+    found = recurrences(graph, TRAITS)
+    assert count(graph) == (0, 1) and count(found) == (expected, 0)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=n.spec.shape).astype(np.float32) for n in graph.inputs]
+    for got, want in zip(run_graph(found, arrays), run_graph(graph, arrays), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     ("step", "expected"),
@@ -52,16 +64,48 @@ def count(graph: Graph) -> tuple[int, int]:
         (average, 1),
         (lambda s, x: (s * 0.5 + x, s - x), 2),  # the end and rows of what was carried before
         (lambda s, x: (t := s * 0.5 + x, t * 2 - x), 1),  # rows that follow from the end
+        (lambda s, x: (s * 0.9 + x, s), 2),  # rows that are what was carried
+        (lambda s, x: (s, s + x), 1),  # what never changes
+        (lambda s, x: (s, s), 1),
+        (lambda s, x: (s * 0.5 + x, (s * 2, s)), 2),  # rows of which one follows from the other
+        (lambda s, x: (x, s * 2), 1),  # an end that is a row
+        (lambda s, x: (x * 2, x), 0),  # results that do not follow from what is carried
     ],
 )
 def test_results_are_those_of_the_loop(step: Callable[..., Any], expected: int, reverse: bool) -> None:
-    graph = loop(step, reverse=reverse)
-    found = recurrences(graph, TRAITS)
-    assert count(graph) == (0, 1) and count(found) == (expected, 0)
-    rng = np.random.default_rng(0)
-    arrays = [rng.normal(size=n.spec.shape).astype(np.float32) for n in graph.inputs]
-    for got, want in zip(run_graph(found, arrays), run_graph(graph, arrays), strict=True):
-        np.testing.assert_array_equal(got, want)
+    check(loop(step, reverse=reverse), expected)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (lambda s, x, c: (s * 0.9 + x, c * 2), 1),
+        (lambda s, x, c: (s * 0.9 + x, c), 1),
+        (lambda s, x, c: (c, s + x), 1),
+        (lambda s, x, c: (c * 2, c), 0),
+    ],
+)
+def test_results_that_are_equal_in_all_steps(step: Callable[..., Any], expected: int, reverse: bool) -> None:
+    def function(x: Tensor, init: Tensor, c: Tensor) -> Any:
+        end, ys = scan(lambda s, x: step(s, x, c), init, x, reverse=reverse)
+        return [end * 1, ys]
+
+    row = Spec(SHAPE[1:], dtypes.float32)
+    check(graph_of(function, Spec(SHAPE, dtypes.float32), row, row), expected)
+
+
+def test_the_loop_of_the_head_of_the_module() -> None:
+    """Run the expression that it quotes."""
+    code = re.search(r"``(scan\(.*?)``", sys.modules[recurrences.__module__].__doc__ or "")
+    assert code is not None
+    row = Spec(SHAPE[1:], dtypes.float32)
+    graph = graph_of(
+        lambda init, xs: eval(code[1], {"scan": scan, "init": init, "xs": xs}),
+        row,
+        Spec(SHAPE, dtypes.float32),
+    )
+    check(graph, 1)
 
 
 @pytest.mark.parametrize(

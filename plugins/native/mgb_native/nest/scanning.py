@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 from mgb.codegen import Pass, is_sequential
 from mgb.ir import Node
 
 from ..folds import held, parts
 from ..frame import Operand
 from .body import Body, element
-from .builder import SCALAR, Carried, Lanes
+from .builder import BIT, SCALAR, Carried, Lanes
 from .lanes import Access, Names, Nodes, Value
 from .looking import Looking
-from .states import State, apart, begun, carried, joined, lifted, result, stepped
+from .states import State, apart, begun, carried, factor, joined, lifted, result, stepped
 from .words import nothing
 
 
@@ -77,19 +78,41 @@ class Scanning(Looking):
         return state
 
     def corrected(self, node: Node, before: State, own: State, found: State, body: Body) -> State:
-        """Join the lanes again, one after the other, where some are not finite: they may have overflowed."""
-        type_ = body.type(held(node))
-        lost = body.op("fsub", (found[0], found[0]), type_)
-        lost = self.across("or", body.is_nan(lost, held(node)), body.type("bool"))
+        """Join the lanes again, one after the other, where products of some may overflow or underflow."""
+        type_, bits = body.type(held(node)), body.type("bool")
+        size = body.op("fabs", (factor(node, own),), type_)
+        lost = body.is_nan(body.op("fsub", (found[0], found[0]), type_), held(node))
+        small = body.compare("lt", size, body.constant(self.harmless(node, body), held(node)), held(node))
+        small = body.op("and", (small, body.is_not_zero(size, type_)), bits)
+        otherwise = [(x, type_) for x in found] + carried([node], self.carried[node])
 
         def again() -> Sequence[str]:
             state = self.one_by_one(node, before, own, body)
             return [*state, *(self.last(x, type_) for x in state)]
 
-        otherwise = [(x, type_) for x in found] + carried([node], self.carried[node])
-        done = self.when(lost, again, otherwise)
+        def closer() -> Sequence[str]:
+            wrong = self.apply("or", (self.across("or", lost, bits), self.underflows(node, size, body)), BIT)
+            return self.when(wrong, again, otherwise)
+
+        done = self.when(self.across("or", body.op("or", (lost, small), bits), bits), closer, otherwise)
         self.carried[node] = done[len(found) :]
         return done[: len(found)]
+
+    def harmless(self, node: Node, body: Body) -> float:
+        """Return a size: where no factor is smaller, no product of lanes underflows."""
+        return float(2.0 ** (np.finfo(held(node)).minexp // body.lanes.count + 1))
+
+    def underflows(self, node: Node, size: str, body: Body) -> str:
+        """Return whether a product of neighbours may: it is no less than that of all below 1 but zeros.
+
+        A product that has a zero is right.
+        """
+        dtype, type_, one = held(node), body.type(held(node)), body.constant(1, held(node))
+        size = body.select(body.is_not_zero(size, type_), size, one, type_)
+        size = body.select(body.compare("lt", size, one, dtype), size, one, type_)
+        scalar = Body(self, SCALAR)
+        least = scalar.constant(np.finfo(dtype).tiny, dtype)
+        return scalar.compare("lt", self.across("fmul", size, type_, "reassoc"), least, dtype)
 
     def one_by_one(self, node: Node, first: State, own: State, body: Body) -> State:
         """Return the lanes of a vector after `first`: each turn makes one more of them right."""

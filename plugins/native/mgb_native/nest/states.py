@@ -49,6 +49,11 @@ def result(body: Body, scan: Node, state: Sequence[str]) -> str:
     return value
 
 
+def factor(scan: Node, state: State) -> str:
+    """Return the number of a state that is a product, of a scan that has one."""
+    return state[0 if scan.op.state is None else scan.op.state.factor or 0]
+
+
 def carried(scans: Sequence[Node], states: Sequence[str]) -> list[Carried]:
     """Return the numbers of several states with their types."""
     types = [Type(element(held(v))) for v in scans for _ in range(parts(v))]
