@@ -26,12 +26,13 @@ class Stated:
 
     Examples
     --------
+    >>> from mgb.codegen import stated
     >>> from mgb.ir import Spec
-    >>> from mgb.ops.scans import logcumsumexp_
+    >>> from mgb.ops.scans import decayed_sum
     >>> from mgb.tensor.tracing import graph_of
-    >>> graph = graph_of(lambda x: logcumsumexp_(x, axis=0), Spec((8,), np.dtype("float32")))
-    >>> stated(graph.nodes[0], frozenset()).begin
-    (-inf, 0.0)
+    >>> graph = graph_of(lambda x, d: decayed_sum(x, d, axis=0), *[Spec((8,), np.dtype("float32"))] * 2)
+    >>> stated(graph.nodes[0], frozenset({"fma", "mul"})).begin
+    (0.0, 1.0)
     """
 
     begin: tuple[float, ...]
@@ -92,6 +93,8 @@ def bodied(scan: Node, vocabulary: frozenset[str]) -> Graph:
     Examples
     --------
     >>> from mgb.ir import Body, Spec
+    >>> from mgb.loops import RECURRENCE
+    >>> from mgb.tensor.apply import apply
     >>> from mgb.tensor.tracing import graph_of
     >>> one, step = Spec((), np.dtype("float32")), {"axis": 0, "carries": 1, "reverse": False}
     >>> body = Body(graph_of(lambda s, x: [s * x] * 2, one, one))

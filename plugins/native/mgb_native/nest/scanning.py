@@ -103,7 +103,7 @@ class Scanning(Looking):
         return float(2.0 ** (np.finfo(held(node)).minexp // body.lanes.count + 1))
 
     def underflows(self, node: Node, size: str, body: Body) -> str:
-        """Return whether a product of neighbours may: it is no less than that of all below 1 but zeros.
+        """Return whether a product of neighbours may: that of all below 1 but zeros is at most as large.
 
         A product that has a zero is right.
         """
