@@ -10,8 +10,9 @@ import numpy as np
 from mgb.codegen import aligned, alongs, broadcast_strides, collapse, is_scatter, reach, row_major
 from mgb.ir import Node
 
-from .frame import HEAD, NOTE, Frame, Operand, broadcast_domain
+from .frame import Frame
 from .sinks import COLUMNS, GATHERED, Sinks
+from .slots import HEAD, NOTE, Operand
 
 Array = np.ndarray[Any, Any]
 
@@ -92,13 +93,23 @@ class Plan:
         return self.work >= PARALLEL
 
 
+def _domain(shapes: list[tuple[int, ...]], given: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that `shapes` broadcast to; an axis where all have length 1 is as in `given`."""
+    domain = list(given)
+    for shape in shapes:
+        for axis, length in enumerate(shape, len(given) - len(shape)):
+            if length != 1:
+                domain[axis] = length
+    return tuple(domain)
+
+
 class Planner(Sinks):
     """Fills the plan for one set of shapes and strides, in bytes."""
 
     def __init__(self, frame: Frame, shapes: list[tuple[int, ...]], strides: list[tuple[int, ...]]) -> None:
         self.frame = frame
         self.tables = self._tables(shapes, strides)
-        self.domain = broadcast_domain(self._inside(shapes), frame.schedule.shape)
+        self.domain = _domain(self._inside(shapes), frame.schedule.shape)
         steps = [self.strides(o, i, shapes, strides) for i, o in enumerate(frame.operands)]
         self.loops = collapse(self.domain, steps, frame.folded_axes)
         inner = len(self.loops.shape) - 1

@@ -8,7 +8,7 @@ from mgb.codegen import alongs
 from mgb.ir import Node
 
 from ..folds import held
-from ..frame import NOTE, Operand
+from ..slots import NOTE, Operand
 from ..target import fuses
 from .body import Body
 from .builder import BIT, INDEX, WORD, Lanes

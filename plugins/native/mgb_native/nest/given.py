@@ -5,7 +5,8 @@ from __future__ import annotations
 from mgb.codegen import replaced
 from mgb.ir import Node
 
-from ..frame import HEAD, SPAN, Buffer, Frame, Operand
+from ..frame import Frame
+from ..slots import HEAD, SPAN, Buffer, Operand
 from .builder import INDEX
 from .lanes import Loops
 

@@ -19,7 +19,8 @@ from mgb.codegen import EXTENT, Pass
 from mgb.ir import CONST, Node
 
 from ..folds import held, wide
-from ..frame import Frame, Operand
+from ..frame import Frame
+from ..slots import Operand
 from .body import Body, element
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes, Type
 from .lanes import Access, Names, Nodes, Value, Width

@@ -9,7 +9,8 @@ from mgb.codegen import operands
 from mgb.ir import CONST, Node
 
 from ..folds import held
-from ..frame import Buffer, Frame, Operand
+from ..frame import Frame
+from ..slots import Buffer, Operand
 from .body import Body
 from .branches import UNLIKELY, Branch, branches
 from .builder import INDEX, Lanes

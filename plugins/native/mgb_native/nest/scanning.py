@@ -13,7 +13,7 @@ from mgb.codegen import Pass, is_sequential
 from mgb.ir import Node
 
 from ..folds import held, parts
-from ..frame import Operand
+from ..slots import Operand
 from .body import Body, element
 from .builder import BIT, SCALAR, Carried, Lanes
 from .lanes import Access, Names, Nodes, Value

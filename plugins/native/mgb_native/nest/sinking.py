@@ -15,7 +15,7 @@ from mgb.codegen import Pass
 from mgb.ir import Node
 
 from ..folds import held
-from ..frame import Operand
+from ..slots import Operand
 from .body import Body
 from .builder import INDEX, SCALAR, WORD, Lanes
 from .lanes import Access, Names, Value

@@ -9,7 +9,7 @@ from mgb.codegen import Pass, operands
 from mgb.ir import CONST, Node
 
 from ..folds import held
-from ..frame import Operand
+from ..slots import Operand
 from .body import Body
 from .builder import INDEX, SCALAR, WORD, Carried, Lanes
 from .lanes import Access, Names, Value, Width
