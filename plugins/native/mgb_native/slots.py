@@ -1,4 +1,4 @@
-"""What a kernel and its launcher call alike: the slots at the head of the plan, operands and buffers."""
+"""The slots at the head of the plan, operands and buffers: for the kernel and its launcher."""
 
 from __future__ import annotations
 
