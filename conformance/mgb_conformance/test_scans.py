@@ -88,6 +88,8 @@ class TestScans:
     @pytest.mark.parametrize("axis", [0, 1])
     def test_nothing_stays_nothing_before_large_factors(self, driver: Driver, axis: int, length: int) -> None:
         """Check that no parts are multiplied which overflow, though the product never does."""
+        if "decayed_sum" not in driver.backend.traits.vocabulary:
+            pytest.skip("traits.vocabulary has no decayed_sum: a library's own scans may multiply any parts")
         x = np.full((length, 5), 1e25, np.float32)
         x[0, 0], x[5:, 1], x[::2, 2], x[:, 3], x[3:20, 4] = 0, 1, 1e-25, 1, 1e-25
         x[20:, 4] = 1
