@@ -169,11 +169,11 @@ class _Detection:
         before: list[int] = []
         for group in groups:
             group = self.quotient.find(group)
-            for other in reversed(before[-TRIED:]):
+            for other in reversed(before):
                 size = len(self.quotient.members[other]) + len(self.quotient.members[group])
                 if group in before or (size <= most and self.join(other, group) is None):
                     break
-            before = list(dict.fromkeys(map(self.quotient.find, (*before, group))))
+            before = list(dict.fromkeys(map(self.quotient.find, (*before, group))))[-TRIED:]
 
     def join(self, first: int, then: int) -> str | None:
         """Merge two groups, or say why not."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from mgb import functional as F
 from mgb.autodiff import GradManager
+from mgb.ops import scans
 from mgb.ops import sort as order
 from mgb.ops.images.contract import conv2d, conv2d_grad_input, conv2d_grad_weight, matmul
 from mgb.ops.images.pooling import (
@@ -210,8 +211,8 @@ def test_argsort_argtopk_and_argmax(dtype: str, descending: bool) -> None:
 
 def test_cumulative_sums() -> None:
     for axis in (0, 1):
-        check(lambda x, a=axis: order.cumsum_(x, axis=a), whole((40, 7)))
-        check(lambda x, a=axis: order.cumsum_(x, axis=a), whole((40, 7), np.int8, most=100))
+        check(lambda x, a=axis: scans.cumsum_(x, axis=a), whole((40, 7)))
+        check(lambda x, a=axis: scans.cumsum_(x, axis=a), whole((40, 7), np.int8, most=100))
 
 
 def test_layout_ops() -> None:
