@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import CONST, INPUT, Graph, Node
+from ..ir import CONST, INPUT, Graph, Node, Op
 from ..ir.dtypes import INTEGERS
+from ..ops.declare import op_of
 from ..ops.layout import BROADCAST_TO, RESHAPE
-from ..ops.primitives import IOTA
+from ..ops.primitives import IOTA, add, cast, mul, neg, sub
 from ..ops.strided import strided
 from ..tensor import Tensor
 from .axes import are_plain
+
+ADD, CAST, MUL, NEG, SUB = map(op_of, (add, cast, mul, neg, sub))
 
 #: The most elements of an array of indices that are looked at one by one, and the most ops that compute one.
 LOOKED_AT, OPS = 1 << 20, 64
@@ -106,7 +109,7 @@ def _counted(node: Node, found: dict[Node, Count | None]) -> Count | None:
         return _aligned(counts[0], len(shape))
     if node.op is RESHAPE:
         return _with_ones(counts[0], node.inputs[0].spec.shape, shape)
-    return _combined(node.op.name, [_aligned(c, len(shape)) for c in counts])
+    return _combined(node.op, [_aligned(c, len(shape)) for c in counts])
 
 
 def _fitting(count: Count | None, node: Node) -> Count | None:
@@ -124,15 +127,15 @@ def _ends(count: Count, shape: Shape) -> tuple[int, int]:
     return count.start + sum(f for f in far if f < 0), count.start + sum(f for f in far if f > 0)
 
 
-def _combined(name: str, counts: Sequence[Count]) -> Count | None:
-    if name == "cast":
+def _combined(op: Op, counts: Sequence[Count]) -> Count | None:
+    if op is CAST:
         return counts[0]
-    if name == "neg":
+    if op is NEG:
         return _times(counts[0], -1)
-    if name in ("add", "sub"):
-        a, b = counts[0], counts[1] if name == "add" else _times(counts[1], -1)
+    if op in (ADD, SUB):
+        a, b = counts[0], counts[1] if op is ADD else _times(counts[1], -1)
         return Count(a.start + b.start, tuple(p + q for p, q in zip(a.steps, b.steps, strict=True)))
-    if name == "mul":
+    if op is MUL:
         for one, other in (counts, counts[::-1]):
             if not any(other.steps):
                 return _times(one, other.start)

@@ -19,7 +19,7 @@ from ..ir.strides import row_major
 from ..ops.layout import BROADCAST_TO, RESHAPE, TRANSPOSE, broadcast_to, concat, transpose
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import inputs_of, node_of, reshaped, rewrite, shaped
+from ..passes.rewrite import inputs_of, needed_by, node_of, reshaped, rewrite, shaped
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from .axes import are_plain, axes_split, between, ends, stretched_axes
@@ -48,7 +48,10 @@ class _Delay:
     def __init__(self, graph: Graph) -> None:
         self.delayed: set[Node] = set()
         self.folded = _folded_next(graph)
-        self.computed = _computed_next(graph) - self.folded
+        computed = needed_by(
+            graph, lambda r: r.op.kind is Kind.ELEMENTWISE, (RESHAPE, BROADCAST_TO, TRANSPOSE)
+        )
+        self.computed = computed - self.folded
 
     def __call__(self, node: Node, *values: Tensor) -> Tensor | None:
         found = None
@@ -119,19 +122,6 @@ def _folded_next(graph: Graph) -> frozenset[Node]:
             passes_on = reader.op.kind in (Kind.ELEMENTWISE, Kind.LAYOUT) and reader in found
             if passes_on or reader.op.kind in (Kind.REDUCE, Kind.SCAN, Kind.SCATTER):
                 found.add(node)
-    return frozenset(found)
-
-
-def _computed_next(graph: Graph) -> frozenset[Node]:
-    """Return the values that element-wise ops alone need, but for moves of elements between."""
-    found: set[Node] = set()
-    outputs = frozenset(graph.outputs)
-    for node in reversed(graph.nodes):
-        readers = graph.readers[node]
-        moved = (r.op in (RESHAPE, BROADCAST_TO, TRANSPOSE) and r in found for r in readers)
-        computed = (r.op.kind is Kind.ELEMENTWISE for r in readers)
-        if node not in outputs and all(a or b for a, b in zip(moved, computed, strict=True)):
-            found.add(node)
     return frozenset(found)
 
 

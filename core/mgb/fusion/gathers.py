@@ -18,7 +18,7 @@ from ..ops.look_up import Along, look_up
 from ..ops.primitives import IOTA
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import COMPUTING, inputs_of, node_of, reshaped, rewrite, value_of
+from ..passes.rewrite import COMPUTING, inputs_of, needed_by, node_of, reshaped, rewrite, value_of
 from ..tensor import Tensor
 from .affine import view
 from .legality import DEFAULT, FusionConfig, accepts
@@ -46,7 +46,7 @@ def looked_up(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
     if not takes or not graph.has(INDEX_GET, GATHER):
         return graph
 
-    computed = _computed_next(graph)
+    computed = needed_by(graph, lambda r: r.op.kind in COMPUTING, (RESHAPE,))
 
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         if node.op not in (INDEX_GET, GATHER) or not _lies_in_memory(node_of(values[0])):
@@ -58,18 +58,6 @@ def looked_up(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
 
     graph = rewrite(graph, rule)
     return merge(delay_reshapes(graph)) if graph.has(RESHAPE) else graph
-
-
-def _computed_next(graph: Graph) -> frozenset[Node]:
-    """Return the values that only ops which compute need, but for reshapes between."""
-    found: set[Node] = set()
-    outputs = frozenset(graph.outputs)
-    for node in reversed(graph.nodes):
-        readers = graph.readers[node]
-        computed = (r.op.kind in COMPUTING or (r.op is RESHAPE and r in found) for r in readers)
-        if node not in outputs and all(computed):
-            found.add(node)
-    return frozenset(found)
 
 
 def _counted(found: Node) -> Tensor | None:

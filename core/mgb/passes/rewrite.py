@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,20 @@ def read_once(graph: Graph) -> frozenset[Node]:
     """Return the nodes that one node reads once and nobody else: no outputs."""
     single = (n for n, readers in graph.readers.items() if len(readers) == 1)
     return frozenset(single).difference(graph.outputs)
+
+
+def needed_by(graph: Graph, reads: Callable[[Node], bool], through: Collection[Op]) -> frozenset[Node]:
+    """Return the values that no other nodes need than those that `reads` is true of; no outputs.
+
+    Others may stand between them if they are of ops of `through`.
+    """
+    found: set[Node] = set()
+    outputs = frozenset(graph.outputs)
+    for node in reversed(graph.nodes):
+        readers = graph.readers[node]
+        if node not in outputs and all(reads(r) or (r.op in through and r in found) for r in readers):
+            found.add(node)
+    return frozenset(found)
 
 
 # between nodes and tensors
