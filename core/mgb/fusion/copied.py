@@ -60,11 +60,12 @@ def copied(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Grap
 
 
 def _computed(value: Tensor, traits: Traits, config: FusionConfig) -> Tensor:
-    """Return `value` as an op of a kernel computes it."""
+    """Return `value` as an op of a kernel computes it, if none writes it where it will stand already."""
     source = node_of(value)
     while source.op in (RESHAPE, TRANSPOSE):
         (source,) = source.inputs
-    if about(value.size) < LARGE or source.op.kind in COMPUTING or source.op.kind is Kind.GATHER:
+    stands = source.op.kind in COMPUTING or source.op.kind is Kind.GATHER or source.op.parts is not None
+    if stands or about(value.size) < LARGE:
         return value
     found = bitcast(value, dtype=value.dtype)
     return found if accepts(traits, node_of(found), config) is None else value

@@ -35,6 +35,7 @@ from ..ops.primitives import IOTA, add, iota
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes, moves_ones, places
 from ..passes.rewrite import full, node_of, read_once, rewrite, shaped, value_of
+from ..passes.transposes import hoist_transposes
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node
@@ -96,12 +97,11 @@ def split(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph
     """
     if not traits.strided_outputs or traits.scope is Scope.GRAPH:
         return graph
-    graph = hoist_slices(graph)
-    if graph.has(RESHAPE):
-        graph = delay_copies(graph)
+    graph = delay_copies(hoist_slices(graph))
     if not graph.has(*_TOGETHER):
         return graph
-    return merge(delay_reshapes(rewrite(graph, _Splitter(graph, traits, config))))
+    graph = delay_reshapes(rewrite(graph, _Splitter(graph, traits, config)))
+    return merge(hoist_transposes(graph))
 
 
 class _Splitter:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..ir import Graph, Kind, Node
 from ..ir.sizes import same_shape
-from ..ops.layout import BROADCAST_TO, RESHAPE, broadcast_to
+from ..ops.layout import BROADCAST_TO, RESHAPE, TRANSPOSE, broadcast_to
 from ..ops.primitives import IOTA, iota
 from ..tensor import Tensor
 from ..tensor.apply import apply
@@ -54,7 +54,7 @@ def delay_reshapes(graph: Graph) -> Graph:
             found = _elementwise(node, values, movable)
         elif node.op.kind is Kind.REDUCE:
             found = _reduction(node, values[0])
-        elif node.op is RESHAPE and any(r.op.kind in _JOINED for r in graph.readers[node]):
+        elif node.op is RESHAPE and any(map(_joins, graph.readers[node])):
             found = _into(values[0], node.spec.shape, movable) if moves_ones(node) else None
         out = copy_node(node, *values) if found is None else found
         if node in single and node.op.kind is node_of(out).op.kind is Kind.ELEMENTWISE:
@@ -62,6 +62,10 @@ def delay_reshapes(graph: Graph) -> Graph:
         return out
 
     return rewrite(graph, rule)
+
+
+def _joins(reader: Node) -> bool:
+    return reader.op.kind in _JOINED or reader.op is TRANSPOSE  # which moves on, in front of what computes
 
 
 def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> Tensor | None:
