@@ -1,4 +1,4 @@
-"""What is not one loop: index maps, scans, segments, folds, thin products and trigonometry."""
+"""Workloads that are not one loop: index maps, scans, segments, folds, thin products and trigonometry."""
 
 from __future__ import annotations
 

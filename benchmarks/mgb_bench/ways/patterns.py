@@ -1,4 +1,4 @@
-"""What is not one loop: index maps, scans, segments, folds, thin products and trigonometry.
+"""Workloads that are not one loop: index maps, scans, segments, folds, thin products and trigonometry.
 
 Each is a function ``f(words, *arrays)``, written once; `WORDS` has the functions of every library by the same
 names. NumPy's are the truth too, in float64.
@@ -16,12 +16,12 @@ import numpy as np
 
 
 def planes(w: Any, pixels: Any) -> Any:
-    """Image bytes, channels last, as normalized float planes."""
+    """Return image bytes, channels last, as normalized float planes."""
     return (w.cast(w.transpose(pixels, (0, 3, 1, 2))) / 255.0 - 0.45) / 0.22
 
 
 def rotary(w: Any, x: Any, cos: Any, sin: Any) -> Any:
-    """Rotary embedding of pairs of neighbours."""
+    """Rotate pairs of neighbours by angles."""
     a, b = x[..., 0::2], x[..., 1::2]
     return w.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
 
@@ -36,7 +36,7 @@ def plus_transpose(w: Any, x: Any, y: Any) -> Any:
 
 
 def mirrored_mean(w: Any, x: Any) -> Any:
-    """Mean of four neighbours in images, mirrored at their borders."""
+    """Average four neighbours in images, mirrored at their borders."""
     p = w.mirrored(x)
     return 0.25 * (p[..., :-2, 1:-1] + p[..., 2:, 1:-1] + p[..., 1:-1, :-2] + p[..., 1:-1, 2:])
 
@@ -50,7 +50,7 @@ def shuffled(w: Any, x: Any, y: Any) -> Any:
 
 
 def patches(w: Any, x: Any) -> Any:
-    """Patches of 16 x 16 pixels as rows, normalized."""
+    """Return patches of 16 x 16 pixels as rows, normalized."""
     n, c, height, width = x.shape
     z = x.reshape((n, c, height // 16, 16, width // 16, 16))
     return w.transpose(z, (0, 2, 4, 3, 5, 1)).reshape((n, -1, 256 * c)) * 0.25 - 0.5
@@ -84,7 +84,7 @@ def embedding_bag(w: Any, table: Any, words: Any) -> Any:
 
 
 def segment_means(w: Any, values: Any, ids: Any) -> Any:
-    """Means by sorted ids, of which there are 4,096."""
+    """Average squares by sorted ids, of which there are 4,096."""
     return w.segment_sum(values * values, ids, 4096) / (w.segment_sum(values * 0 + 1.0, ids, 4096) + 1e-6)
 
 
@@ -98,7 +98,7 @@ def pair_forces(w: Any, points: Any, pairs: Any) -> Any:
 
 
 def confident(w: Any, x: Any) -> Any:
-    """The most likely class, and how likely it is."""
+    """Return the most likely class of each row, and how likely it is."""
     return w.argmax(x, 1), 1.0 / w.exp(x - w.max(x, 1)[:, None]).sum(1)
 
 
