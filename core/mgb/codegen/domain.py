@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import GraphError
-from ..ir import CONST, Graph, Kind, Node, digest, exact_text
+from ..ir import CONST, Graph, Kind, Node, digest, dtypes, exact_text
 from ..ir.sizes import broadcast, fixed, same_shape
 from ..ops.look_up import alongs, reach, tables_of
 from ..ops.primitives import IOTA
@@ -239,7 +239,7 @@ def structure_key(graph: Graph) -> str:
         given = {} if v.op is IOTA else fixed({k: p for k, p in v.params.items() if not _is_length(v, k)})
         params = [f"{k}={exact_text(p)}" for k, p in sorted(given.items())]
         read = [] if name < len(graph.inputs) else [str(names[i]) for i in v.inputs]
-        lines.append(f"{v.op.name} {v.spec.dtype.name} [{pattern}] {' '.join((*read, *params))}")
+        lines.append(f"{v.op.name} {dtypes.name_of(v.spec.dtype)} [{pattern}] {' '.join((*read, *params))}")
     lines.append(" ".join(str(names[o]) for o in graph.outputs))
     return digest("\n".join(lines).encode())
 

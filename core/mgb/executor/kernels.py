@@ -203,10 +203,14 @@ _DECIDING = [Path(ops.__path__[0]).with_name(room) for room in _ROOMS]
 _PRINTING = tuple(Path(package.__path__[0]) for package in (codegen, ops))
 
 
-@once
 def sources(*folders: Path) -> str:
     """Return a digest of the Python sources in `folders`: kernels that others printed are compiled again."""
-    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    return " ".join(map(_sources, folders))
+
+
+@once
+def _sources(folder: Path) -> str:
+    files = sorted(folder.rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
 
 

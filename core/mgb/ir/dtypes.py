@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import ml_dtypes
@@ -41,6 +42,8 @@ COMPLEX = (complex64, complex128)
 #: What has gradients.
 INEXACT = FLOATS + COMPLEX
 BY_NAME = {d.name: d for d in (*DTYPES, *COMPLEX)}
+#: ``dtype.name``, which NumPy puts together at each look.
+name_of = cache(attrgetter("name"))
 
 _RANK = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 _CATEGORY: dict[np.dtype[Any], str] = {

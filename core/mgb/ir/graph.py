@@ -12,6 +12,7 @@ import numpy as np
 
 from ..runtime.device import to_host
 from ..runtime.forking import cached_property
+from .dtypes import name_of
 from .scalars import HOLDING, Scalar, Size, mapped, numbers_of
 from .sizes import Sizes
 
@@ -72,7 +73,7 @@ class Spec:
         return self.size * self.dtype.itemsize
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{name_of(self.dtype)}[{','.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -510,8 +511,8 @@ def exact_text(value: Any) -> str:
     ('(0, 1)', 'int8')
     """
     if isinstance(value, np.ndarray):
-        return f"{value.dtype.name}{value.shape}{digest(value.tobytes())}"
-    return value.name if isinstance(value, np.dtype) else repr(value)
+        return f"{name_of(value.dtype)}{value.shape}{digest(value.tobytes())}"
+    return name_of(value) if isinstance(value, np.dtype) else repr(value)
 
 
 def digest(data: bytes) -> str:

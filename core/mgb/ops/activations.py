@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..ir import dtypes
+from ..runtime import memory
 from ..tensor import Tensor
 from .bodies.exponential import GATE, VANISHING, expm1_reduced, gate, reduce_exponent, vanish, vanishing_end
 from .bodies.floats import at_least, magnitude, polynomial, widen_halves
 from .bodies.special import NORMAL, damped, in_double, normal_magnitude, normal_ratio
 from .bodies.transcendental import exp, tanh
 from .declare import FLOATING, NUMERIC, PRECISE, composite
+from .eager import where as chosen
 from .elementwise import abs, clip, expm1, log1p, square
 from .primitives import eq, fma, le, logical_and, logical_or, lt, maximum, minimum, neg, where
 
@@ -41,9 +43,23 @@ _BLOCK = 1 << 13  # elements
 FINITE = 3e38
 
 
+def _in_blocks(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply an eager rule to a block after the other: what it needs in between stays in the cache."""
+
+    def call(*xs: Any) -> Any:
+        if type(xs[0]) is not np.ndarray or xs[0].size <= _BLOCK or any(x.shape != xs[0].shape for x in xs):
+            return rule(*xs)
+        out, flat = memory.empty((xs[0].size,), xs[-1].dtype), [x.reshape(-1) for x in xs]
+        for k in range(0, out.size, _BLOCK):
+            out[k : k + _BLOCK] = rule(*(x[k : k + _BLOCK] for x in flat))
+        return out.reshape(xs[0].shape)
+
+    return call
+
+
+@_in_blocks
 def _eager_sigmoid(x: Any) -> Any:
-    e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1) / (1 + e)
+    return np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))
 
 
 def _eager_gated(x: Any, z: Any) -> Any:
@@ -61,42 +77,52 @@ def _eager_mish(x: Any) -> Any:
 
 def _eager_normal_tail(x: Any) -> tuple[Any, Any, Any]:
     """Return ``|x|``, at most 1000, ``exp(-x**2 / 2)`` and the distribution of ``-|x|`` in float64."""
-    from scipy import special
-
-    a = np.minimum(np.abs(x.astype(np.float64)), 1000)
+    a = np.minimum(np.abs(x), 1000).astype(np.float64)
     if x.dtype != np.float64:  # whose square is exact
-        return a, np.exp(-0.5 * a * a), special.ndtr(-a)
+        bell = np.exp(-0.5 * (a * a))
+        return a, bell, _eager_ratio(a) * bell
+    from scipy import special  # slow to import
+
     leading = a.astype(np.float32).astype(np.float64)  # its square is exact
     bell = np.exp(-0.5 * leading * leading) * np.exp(0.5 * (leading - a) * (leading + a))
     return a, bell, 0.5 * special.erfcx(SQRT_HALF * a) * bell
 
 
-def _in_blocks(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Apply an eager rule to a block after the other: what it needs in between stays in the cache."""
+def _eager_ratio(a: Any) -> Any:
+    """Return the distribution of ``-a`` over ``exp(-a**2 / 2)``, to the digits of float32.
 
-    def call(*xs: Any) -> Any:
-        if type(xs[0]) is not np.ndarray or xs[0].size <= _BLOCK or any(x.shape != xs[0].shape for x in xs):
-            return rule(*xs)
-        out, flat = np.empty(xs[0].size, xs[-1].dtype), [x.reshape(-1) for x in xs]
-        for k in range(0, out.size, _BLOCK):
-            out[k : k + _BLOCK] = rule(*(x[k : k + _BLOCK] for x in flat))
-        return out.reshape(xs[0].shape)
-
-    return call
+    What is small beside the constant is computed in float32, in place: NumPy is three times as fast.
+    """
+    centre, middle, (constant, *slopes) = NORMAL[dtypes.float32]
+    inverse = np.reciprocal(a + centre)
+    s = a * inverse
+    s -= middle
+    single = s.astype(np.float32)
+    slope = single * np.float32(slopes[-1])
+    for coefficient in slopes[-2:0:-1]:
+        slope += coefficient
+        slope *= single
+    slope += slopes[0]
+    s *= slope
+    s += constant
+    s *= inverse
+    return s
 
 
 @_in_blocks
 def _eager_gelu(x: Any) -> Any:
     a, _, below = _eager_normal_tail(x)
-    y = (np.maximum(x, 0) - a * below).astype(x.dtype)
-    return np.where(x < 0, y + 0, y)  # what is too small to be held is 0, not -0
+    a *= below
+    return np.maximum(x, 0) - a.astype(x.dtype)  # rounded first: what is too small to be held is 0, not -0
 
 
 @_in_blocks
 def _eager_gelu_grad(x: Any, d: Any) -> Any:
     a, bell, below = _eager_normal_tail(x)
-    below = -(ONE_OVER_SQRT_TWO_PI * a * bell - below)  # far out it is -0
-    return d * np.where(x < 0, below, 1 - below).astype(d.dtype)
+    a *= ONE_OVER_SQRT_TWO_PI
+    a *= bell
+    below = -(a - below).astype(d.dtype)  # far out it is -0
+    return d * chosen(x < 0, below, 1 - below)
 
 
 # rectifiers

@@ -42,7 +42,27 @@ def complex_of_parts(a: Any, b: Any) -> Any:
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
-    return np.where(condition, a, b)
+    """Return ``np.where(condition, a, b)``; where it is large five times as fast, by bits and no branches."""
+    shape, dtype = np.shape(condition), a.dtype
+    alike = dtype == b.dtype and dtype.itemsize in _BITS and all(x.shape in (shape, ()) for x in (a, b))
+    if type(condition) is not np.ndarray or condition.size < _CHOICES or not alike:
+        return np.where(condition, a, b)
+    out, bits = memory.empty(shape, dtype), _BITS[dtype.itemsize]
+    flat, chosen = out.reshape(-1).view(bits), condition.reshape(-1)
+    a, b = (x.reshape(-1).view(bits) for x in (a, b))
+    for start in range(0, chosen.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        mask, base = chosen[part].astype(bits), b[part] if b.size > 1 else b
+        np.negative(mask, out=mask)
+        np.bitwise_xor(a[part] if a.size > 1 else a, base, out=flat[part])
+        flat[part] &= mask
+        flat[part] ^= base
+    return out
+
+
+#: Elements from which bits are worth it, and integers of as many bytes.
+_CHOICES = 1 << 12
+_BITS = {4: np.int32, 8: np.int64}
 
 
 def cast(x: Any, dtype: np.dtype[Any]) -> Any:
@@ -97,28 +117,48 @@ def add_at(x: Any, key: Any, value: Any) -> Any:
     return out.astype(x.dtype, copy=False)
 
 
-#: Elements from which a product with a sparse matrix is worth the import of SciPy's.
+#: Elements from which sorting the rows is worth it.
 _MANY = 1 << 15
+
+#: Elements of a row from which that is quicker.
+_WIDE = 8
+
+#: How many values that go to one row are added side by side with those of other rows.
+_FEW = 16
 
 #: Elements of a row from which a call for each row is quicker than a walk across the rows.
 _LONG = 1 << 8
 
 
 def add_to_rows(x: Any, rows: Any, value: Any) -> Any:
-    """Return `x` with ``value[k]`` added to ``x[rows[k]]``, where it is large 40 times as fast as `add_at`.
+    """Return `x` with ``value[k]`` added to ``x[rows[k]]``, where it is large 6 times as fast as `add_at`.
 
-    A matrix of ones, one where a value goes to a row, sums the values of each row in their order.
+    The values of each row are summed in their order.
     """
-    much = math.prod(x.shape[1:]) > 1 and rows.size * math.prod(x.shape[1:]) >= _MANY
+    much = math.prod(x.shape[1:]) >= _WIDE and rows.size * math.prod(x.shape[1:]) >= _MANY
     if not (much and type(x) is np.ndarray and x.dtype.kind in "fiu" and x.dtype.itemsize >= 4):
         return add_at(x, (rows,), value)
-    from scipy.sparse import coo_array
-
-    places = np.arange(len(x)).take(rows.reshape(-1))  # of the rows, counted from the start
-    ones = np.ones(len(places), x.dtype)
+    short = np.uint16 if len(x) <= 1 << 16 else np.intp  # which NumPy sorts ten times as fast
+    places = np.arange(len(x), dtype=short).take(rows.reshape(-1))  # of the rows, counted from the start
     parts = np.broadcast_to(value, (*rows.shape, *x.shape[1:])).reshape(len(places), -1)
-    chosen = coo_array((ones, (places, np.arange(len(places)))), shape=(len(x), len(places)))
-    return x + (chosen.tocsr() @ parts).reshape(x.shape)
+    counts = np.bincount(places)
+    most_first = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    starts = (counts.cumsum() - counts)[most_first]
+    out = x.reshape(len(x), -1).copy()
+    out[most_first] += _summed_runs(parts, np.argsort(places, kind="stable"), starts, counts[most_first])
+    return out.reshape(x.shape)
+
+
+def _summed_runs(parts: Any, order: Any, starts: Any, counts: Any) -> Any:
+    """Return for each start the sum of so many rows of ``parts[order]``; `counts` fall."""
+    sums = parts.take(order[starts], axis=0)
+    for k in range(1, min(_FEW, counts[0])):
+        longer = np.count_nonzero(counts > k)
+        sums[:longer] += parts.take(order[starts[:longer] + k], axis=0)
+    for run in range(np.count_nonzero(counts > _FEW)):
+        rows = order[starts[run] : starts[run] + counts[run]]
+        np.add.reduce(parts.take(rows, axis=0), axis=0, out=sums[run])
+    return sums
 
 
 def accumulate(ufunc: np.ufunc, x: Any, axis: int) -> Any:

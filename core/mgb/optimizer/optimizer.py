@@ -286,7 +286,7 @@ class Optimizer(Holder):
 
 def zeros_state(param: Parameter) -> Tensor:
     """Return zeros like `param`; float32 when the parameter has 16 bits, so that small changes add up."""
-    return Tensor(np.zeros(param.shape), dtype=wide(param), device=param.device)
+    return Tensor(np.zeros(param.shape, wide(param)), dtype=wide(param), device=param.device)
 
 
 def zero_count(param: Parameter) -> Tensor:

@@ -12,15 +12,23 @@ if TYPE_CHECKING:
 
 
 @cache
-def announced(group: str) -> Mapping[str, Mapping[str, EntryPoint]]:
-    """Return by lower-case name each distribution that announces it in `group`; a slow scan, so done once."""
+def scanned() -> Mapping[str, Mapping[str, Mapping[str, EntryPoint]]]:
+    """Return `announced` for each group of mgb's; a slow scan of all distributions, so done once."""
     from importlib.metadata import entry_points  # slow to import, and `import mgb` does not need it
 
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for point in entry_points(group=group):
-        source = point.dist.name if point.dist is not None else point.value
-        found.setdefault(point.name.lower(), {})[source] = point
+    every = entry_points()
+    found: dict[str, dict[str, dict[str, EntryPoint]]] = {}
+    for group in (group for group in every.groups if group.startswith("mgb.")):
+        names = found.setdefault(group, {})
+        for point in every.select(group=group):
+            source = point.dist.name if point.dist is not None else point.value
+            names.setdefault(point.name.lower(), {})[source] = point
     return found
+
+
+def announced(group: str) -> Mapping[str, Mapping[str, EntryPoint]]:
+    """Return by lower-case name each distribution that announces it in `group`."""
+    return scanned().get(group, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .entry_points import scanned
+
 
 def _within(folder: str | Path) -> str:
     """Return the prefix of the names of files in `folder`."""
@@ -80,11 +82,8 @@ def plugin_folders() -> tuple[str, ...]:
 
     Who installs a distribution trusts it; a folder of that name is anybody's.
     """
-    from importlib.metadata import entry_points
-
-    every = entry_points()
-    groups = [group for group in every.groups if group.startswith("mgb.")]
-    announced = [point for group in groups for point in every.select(group=group)]
+    groups = (names for group in scanned().values() for names in group.values())
+    announced = [point for names in groups for point in names.values()]
     packages = {point.module.partition(".")[0] for point in announced}
     names = {point.dist.name for point in announced if point.dist is not None}
     packages |= _packages({*names, "mgb-conformance"})  # its arrays stand for those of a library in C

@@ -14,9 +14,9 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def _aligned(size: int) -> int:
 
 
 def _spec(spec: Spec) -> list[Any]:
-    return [spec.dtype.name, list(spec.shape), spec.device]
+    return [dtypes.name_of(spec.dtype), list(spec.shape), spec.device]
 
 
 def is_graph_file(path: str | os.PathLike[str]) -> bool:
@@ -271,18 +271,19 @@ class Reader:
         return array
 
 
-def _check_call(op: Op, count: int, params: Mapping[str, Any]) -> None:
+def _check_call(op: Op, count: int, params: Iterable[str]) -> None:
     """Check that `op` takes this many values and these parameters, which `infer` does not always check."""
     rule = op.eager or op.body
     if isinstance(rule, np.ufunc):
         if count != rule.nin or params:
             raise TypeError(f"{op.name} takes {rule.nin} values and no parameters")
     elif rule is not None:
-        _signature(rule).bind(*[None] * count, **params)
+        _check_names(rule, count, tuple(params))
 
 
-#: It parses no function twice.
-_signature = cache(inspect.signature)
+@lru_cache(maxsize=4096)
+def _check_names(rule: Callable[..., Any], count: int, names: tuple[str, ...]) -> None:
+    inspect.signature(rule).bind(*[None] * count, **dict.fromkeys(names))
 
 
 def at(entries: list[Any], number: Any) -> Any:

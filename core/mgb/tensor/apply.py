@@ -163,14 +163,29 @@ def _evaluate(op: Op, arrays: Sequence[Any], params: dict[str, Any], device: str
         if op.kind is Kind.LAYOUT:
             value = eager(*arrays, **params)
         else:
+            large = False
             for a in arrays:
                 if a.dtype in _HALVES:
                     return quietly(_evaluate_half, (op, arrays, params), _NONE)
+                large = large or a.nbytes >= memory.SMALL
+            if large and type(eager) is np.ufunc:
+                params = {"out": _memory_for(op, arrays)}
             value = quietly(eager, arrays, params)
     except (ValueError, IndexError, TypeError):
         op.infer(*(_spec_of(a) for a in arrays), **params)  # raises the error that names op and shapes
         raise
     return value if type(value) is np.ndarray else _as_array(value)
+
+
+def _memory_for(op: Op, arrays: Sequence[Any]) -> Any:
+    """Return memory that was used before for a result of row-major arrays: fresh pages have to be found.
+
+    None where NumPy is to choose the order of the axes.
+    """
+    if not all(type(a) is np.ndarray and a.flags.c_contiguous for a in arrays):
+        return None
+    spec = op.infer(*map(_spec_of, arrays))
+    return memory.empty(spec.shape, spec.dtype)
 
 
 def _evaluate_half(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from mgb.errors import ConversionError
 from mgb.ir import Kind, Spec
 from mgb.ops import activations as act
 from mgb.ops import elementwise as el
+from mgb.ops import primitives
 from mgb.ops.bodies import division
 from mgb.ops.bodies import hyperbolic as hyp
 from mgb.ops.bodies.integers import mulhi
@@ -463,3 +464,19 @@ def test_gelu_of_many_elements_is_that_of_each(dtype, turned):
         np.testing.assert_array_equal(many[1][row], act.gelu_grad(Tensor(x[row]), Tensor(g[row])).numpy())
     if dtype == np.float32:  # float64 is compared with mpmath
         np.testing.assert_allclose(many[0], x * special.ndtr(x.astype(float)), rtol=1e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint64", "int16", "bool"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_choices_among_many_elements_keep_every_bit(dtype, turned):
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 256, (150, 143, 8), np.uint8).view(np.uint64)[..., 0] for _ in range(2))
+    a, b = ((v & 1).astype(bool) if dtype == "bool" else v.astype(f"u{np.dtype(dtype).itemsize}").view(dtype)
+            for v in (a, b))  # fmt: skip
+    chosen = rng.random(a.shape) < 0.5
+    a, chosen = (a.T.copy().T, chosen.T.copy().T) if turned else (a, chosen)
+    one = a[3, 4:5].reshape(())
+    for first, second in ((a, b), (a, one), (one, b), (a, b[:1])):
+        wanted = np.where(chosen, first, second)
+        found = primitives.where(Tensor(chosen), Tensor(first, dtype), Tensor(second, dtype)).numpy()
+        assert found.dtype == dtype and found.tobytes() == wanted.tobytes()

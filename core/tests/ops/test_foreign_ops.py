@@ -26,7 +26,7 @@ from mgb.ops.primitives import cast, sub
 from mgb.ops.reduce import reduce_sum
 from mgb.passes import simplify
 from mgb.passes.cost import flops, operations
-from mgb.runtime.entry_points import announced
+from mgb.runtime.entry_points import scanned
 from mgb.tensor import Tensor
 from mgb.tensor.apply import apply
 from mgb.tensor.tracing import graph_of
@@ -60,10 +60,10 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign-ops\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text("[mgb.ops]\nforeign = foreign_ops\n")
-        announced.cache_clear()
+        scanned.cache_clear()
 
     yield install
-    announced.cache_clear()
+    scanned.cache_clear()
     sys.modules.pop("foreign_ops", None)
 
 

@@ -178,6 +178,19 @@ def test_import_is_light() -> None:
     assert len([name for name in new if name.partition(".")[0] == "mgb"]) <= 64
 
 
+def test_training_a_transformer_imports_no_scipy() -> None:
+    """It takes longer to import than a small network to train a step."""
+    script = """if True:
+        import sys, mgb, mgb.functional as F
+        x, w = mgb.tensor([[0.5] * 64] * 64), mgb.Parameter([[0.1] * 64] * 64)
+        with mgb.autodiff.GradManager().attach([w]) as manager:
+            rows = F.nn.embedding(mgb.tensor([[0, 1, 1, 2] * 64] * 4), w)
+            manager.backward(F.gelu(rows).sum() + F.softmax(x @ w).sum())
+        assert "scipy" not in sys.modules
+        """
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 @pytest.mark.parametrize(
     "command",
     [["ruff", "check", "."], ["mypy", "--no-error-summary"]],

@@ -15,6 +15,7 @@ from mgb import tensor
 from mgb.backends.plugins import installed
 from mgb.jit import trace
 from mgb.optimizer import SGD, Adam
+from mgb.runtime.entry_points import scanned
 from mgb.runtime.trusted import PYTHON, is_library, is_plugins, is_python, plugin_folders
 
 SOURCE = """
@@ -153,10 +154,10 @@ def announced(tmp_path, monkeypatch):
     )
     (about / "entry_points.txt").write_text("[mgb.backends]\nacme = acme_backend:PLUGIN\n")
     monkeypatch.syspath_prepend(tmp_path)
-    for known in (plugin_folders, is_plugins):
+    for known in (scanned, plugin_folders, is_plugins):
         known.cache_clear()
     yield tmp_path
-    for known in (plugin_folders, is_plugins):
+    for known in (scanned, plugin_folders, is_plugins):
         known.cache_clear()
 
 

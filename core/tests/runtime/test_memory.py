@@ -85,6 +85,17 @@ def test_freed_memory_is_reused() -> None:
     assert memory.stats().peak >= before.live + (1 << 20)
 
 
+def test_large_eager_results_take_memory_of_the_pool() -> None:
+    """If their operands are row-major; else NumPy finds the order of the axes that is fastest."""
+    x, y, row = (tensor(np.ones(shape, FLOAT)) for shape in (LARGE, LARGE, LARGE[1]))
+    for function in (lambda: x * y, lambda: -x, lambda: x + row, lambda: x < y):
+        function()
+        before = memory.stats()
+        assert function()._data.flags.c_contiguous and memory.stats().hits == before.hits + 1
+    before = memory.stats()
+    assert (x.T + y.T)._data.strides == x.T._data.strides and memory.stats() == before
+
+
 @pytest.mark.parametrize(
     "view",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -21,7 +22,7 @@ from mgb.errors import (
     UnsupportedError,
 )
 from mgb.jit import load, load_outputs, trace
-from mgb.runtime.entry_points import announced
+from mgb.runtime.entry_points import scanned
 from mgb.storage import formats
 from mgb.storage.model_file import DumpRequest, ModelSource
 from mgb.tools.cli import main
@@ -81,7 +82,7 @@ X = np.arange(3, dtype=np.float32)
 
 
 def _forget() -> None:
-    for cached in (formats._imported, announced):
+    for cached in (formats._imported, scanned):
         cached.cache_clear()
 
 
@@ -251,7 +252,7 @@ def test_unsupported_dump_leaves_the_file_unchanged(distribution: Callable[..., 
 def test_missing_format_is_reported_with_install_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda: EntryPoints())
     _forget()
     for name, extra in formats.EXTRAS.items():
         file = f"model.{name}"

@@ -7,7 +7,7 @@ import sys
 import pytest
 from mgb import plugins
 from mgb.backends import API_VERSION
-from mgb.runtime.entry_points import announced
+from mgb.runtime.entry_points import scanned
 
 PLUGIN = """
 from mgb.backends import Backend, Kernel, Traits
@@ -63,7 +63,7 @@ def new_manager():
 
 
 def forget():
-    for cached in (plugins._imported, announced, plugins._chosen):
+    for cached in (plugins._imported, scanned, plugins._chosen):
         cached.cache_clear()
 
 

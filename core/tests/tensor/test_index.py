@@ -331,3 +331,17 @@ def test_large_indexing_and_concatenation_match_numpy(dtype: str) -> None:
         index[3, 4] = bad
         with pytest.raises(IndexError, match=str(bad)):
             x[index]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("most", [1, 5, 40, 900])
+def test_many_values_are_added_to_rows_in_their_order(dtype: str, most: int) -> None:
+    """Rows get none, one, a few or hundreds of values; negative ones count from the end."""
+    rng = np.random.default_rng(most)
+    rows = rng.integers(0, most, (40, 25)) - most // 2
+    x = rng.integers(-99, 99, (most + 70, 4, 9)).astype(dtype)
+    value = (rng.standard_normal((40, 25, 4, 9)) * 1e3).astype(dtype)
+    sums = np.zeros_like(x)
+    np.add.at(sums, rows, value)
+    result = index_add(Tensor(x, dtype), Tensor(value, dtype), Tensor(rows), axes=(0,), place=0)
+    np.testing.assert_array_equal(result.numpy(), x + sums)
