@@ -28,13 +28,14 @@ from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import inputs_of, node_of, read_once, reshaped, rewrite
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts, bare
+from .terms import DOT, few_terms
 
 #: Elements of a matrix from which a kernel reads it as fast as a library; bytes of one that is stored anyway
 #: from which a library is faster, for it reads the vector once for several rows.
 LEAST, MOST = 1 << 12, 1 << 26
 
 
-CONCAT, DOT = op_of(concat), op_of(dot)
+CONCAT = op_of(concat)
 
 #: With how many vectors a matrix is multiplied in one pass; from how many elements of it, and terms.
 LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
@@ -74,9 +75,9 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
         return reshaped(found, node.spec.shape)
 
     expanded = rewrite(graph, rule)
-    if not expanded.has(RESHAPE):
-        return expanded
-    return merge(_with_axes_split(delay_broadcasts(delay_reshapes(expanded)), traits.short_rows))
+    if expanded.has(RESHAPE):
+        expanded = merge(_with_axes_split(delay_broadcasts(delay_reshapes(expanded)), traits.short_rows))
+    return few_terms(expanded)
 
 
 def _with_axes_split(graph: Graph, longest: int) -> Graph:
