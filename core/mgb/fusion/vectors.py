@@ -25,7 +25,7 @@ from ..ops.reduce import reduce_sum
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import inputs_of, node_of, read_once, reshaped, rewrite
+from ..passes.rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts, bare
 from .terms import DOT, few_terms
@@ -40,9 +40,14 @@ CONCAT = op_of(concat)
 #: With how many vectors a matrix is multiplied in one pass; from how many elements of it, and terms.
 LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
 
-#: Terms of the elements of products in a batch, and their columns, for which a kernel takes no longer than a
-#: library; and the dtypes of these. Of a single product `LINES` terms: larger ones are recomputed as steps.
-THIN, WIDE, TYPES = 32, 8, frozenset({np.dtype("float32"), np.dtype("float64")})
+#: Terms of the elements of products, and columns, for which a kernel takes no longer than a library: where
+#: rows are folded, which are turned if they are no longer than `TURNED`; in a batch, also of matrices of no
+#: more than `SMALL` elements; where something is computed of the elements, up to `FUSED` terms and from `LONG`
+#: columns on if there are more than `LINES` terms; and of those that only leave so many columns for each term.
+THIN, WIDE, TURNED, SMALL, FUSED, ALONE = 32, 8, 48, 64, 16, 6
+
+#: The dtypes of these.
+TYPES = frozenset({np.dtype("float32"), np.dtype("float64")})
 
 
 def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph:
@@ -68,7 +73,7 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         if node.op is not MATMUL or node.spec.dtype in HALVES:  # whose products are rounded as libraries do
             return None
-        found = _as_thin(node, *values)
+        found = _as_thin(graph, node, *values)
         found = _as_fold(node, *values) if found is None else found
         if found is None or any(accepts(traits, node, config) is not None for node in _computed(found)):
             return None
@@ -143,7 +148,7 @@ def _split(product: Tensor, runs: Sequence[Sequence[int]], split: Sequence[Any])
     return dot(*factors, along=tuple(alongs))
 
 
-def _as_thin(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+def _as_thin(graph: Graph, node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     """Return a product that has few rows, columns or terms, if it has."""
     a, left = _as_it_lies(a, bool(node.params.get("transpose_a")))
     b, right = _as_it_lies(b, bool(node.params.get("transpose_b")))
@@ -155,7 +160,7 @@ def _as_thin(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     if not batch and _are_few(columns, inner, a):
         found = (_folded(a, x, a.shape[-1 - left], left) for x in _lines(b, not right, columns, left))
         return concat(*(_column(x, rows) for x in found), axis=1)
-    return _dot(node, a, b, left, right) if inner != 1 and _is_thin(node, inner) else None
+    return _dot(node, a, b, left, right) if inner != 1 and _is_thin(graph, node, inner) else None
 
 
 def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
@@ -202,11 +207,19 @@ def _lines(x: Tensor, across: bool, count: int, as_columns: bool) -> list[Tensor
     return [slice_(flat, window=((k * length, (k + 1) * length, 1),)) for k in range(count)]
 
 
-def _is_thin(node: Node, inner: Any) -> bool:
+def _is_thin(graph: Graph, node: Node, inner: Any) -> bool:
     """Return whether a product has so few terms that a kernel keeps them in registers and cache."""
     *batch, rows, columns = node.spec.shape
-    few = type(inner) is int and inner <= (THIN if batch else LINES) and about(node.spec.size) >= LEAST
-    return bool(few and rows != 1 and about(columns) >= WIDE and node.spec.dtype in TYPES)
+    few = type(inner) is int and inner <= THIN and about(node.spec.size) >= LEAST
+    if not few or rows == 1 or node.spec.dtype not in TYPES:
+        return False
+    if any(fold.inputs[0].spec.ndim - 1 in fold.params["axis"] for fold in _folds(graph, node)):
+        return inner <= FUSED or about(columns) <= TURNED
+    if batch:
+        return bool(about(columns) >= WIDE or about(rows * columns) <= SMALL)
+    if any(reader.op.kind in COMPUTING or reader.op is RESHAPE for reader in graph.readers[node]):
+        return bool(about(columns) >= (WIDE if inner <= LINES else LONG) and inner <= FUSED)
+    return bool(about(columns) >= ALONE * inner and inner <= LINES)
 
 
 def _dot(node: Node, a: Tensor, b: Tensor, left: bool, right: bool) -> Tensor:
