@@ -40,11 +40,13 @@ CONCAT = op_of(concat)
 #: With how many vectors a matrix is multiplied in one pass; from how many elements of it, and terms.
 LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
 
-#: Terms of the elements of products, and columns, for which a kernel takes no longer than a library: where
-#: rows are folded, which are turned if they are no longer than `TURNED`; in a batch, also of matrices of no
-#: more than `SMALL` elements; where something is computed of the elements, up to `FUSED` terms and from `LONG`
-#: columns on if there are more than `LINES` terms; and of those that only leave so many columns for each term.
-THIN, WIDE, TURNED, SMALL, FUSED, ALONE = 32, 8, 48, 64, 16, 6
+#: The most terms of products that a kernel computes as fast as a library: in a batch; also a single one whose
+#: rows are folded, if they are no longer than `TURNED`; where more is computed of its elements.
+THIN, FUSED = 32, 16
+
+#: Columns from which it does, of more than `LINES` terms from `LONG` on; elements of smaller matrices in a
+#: batch; folded rows that are turned; columns for each term of a product that is only stored.
+WIDE, SMALL, TURNED, ALONE = 8, 64, 48, 6
 
 #: The dtypes of these.
 TYPES = frozenset({np.dtype("float32"), np.dtype("float64")})
@@ -211,15 +213,17 @@ def _is_thin(graph: Graph, node: Node, inner: Any) -> bool:
     """Return whether a product has so few terms that a kernel keeps them in registers and cache."""
     *batch, rows, columns = node.spec.shape
     few = type(inner) is int and inner <= THIN and about(node.spec.size) >= LEAST
-    if not few or rows == 1 or node.spec.dtype not in TYPES:
+    if not few or 1 in (rows, columns) or node.spec.dtype not in TYPES:
         return False
-    if any(fold.inputs[0].spec.ndim - 1 in fold.params["axis"] for fold in _folds(graph, node)):
-        return inner <= FUSED or about(columns) <= TURNED
+    wide: int = about(columns)
+    is_folded = any(fold.inputs[0].spec.ndim - 1 in fold.params["axis"] for fold in _folds(graph, node))
     if batch:
-        return bool(about(columns) >= WIDE or about(rows * columns) <= SMALL)
+        return is_folded or wide >= WIDE or wide * about(rows) <= SMALL
+    if is_folded:
+        return inner <= FUSED or wide <= TURNED
     if any(reader.op.kind in COMPUTING or reader.op is RESHAPE for reader in graph.readers[node]):
-        return bool(about(columns) >= (WIDE if inner <= LINES else LONG) and inner <= FUSED)
-    return bool(about(columns) >= ALONE * inner and inner <= LINES)
+        return inner <= FUSED and wide >= (WIDE if inner <= LINES else LONG)
+    return bool(inner <= LINES and wide >= ALONE * inner)
 
 
 def _dot(node: Node, a: Tensor, b: Tensor, left: bool, right: bool) -> Tensor:
