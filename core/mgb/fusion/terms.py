@@ -25,7 +25,7 @@ DOT = op_of(dot)
 
 #: The most terms; elements of a result from which their views are worth it, and of its rows; how many times
 #: as large it is as what is copied so that its rows lie side by side.
-FEW, LARGE, LONG, LARGER = 4, 1 << 17, 1 << 6, 8
+FEW, LARGE, LONG, LARGER = 4, 1 << 17, 1 << 8, 8
 
 
 def few_terms(graph: Graph) -> Graph:
