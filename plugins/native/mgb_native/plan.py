@@ -57,7 +57,7 @@ PARALLEL = 40_000
 
 #: Bytes of ops that a byte of a term of a dot is worth; bytes of the lines that a piece of dots goes along,
 #: and that of a row that is folded, where all pieces are laid out again for the next row.
-TERM, LINES, ROW_LINES = 6, 1 << 14, 1 << 18
+TERM, LINES, ROW_LINES = 6, 1 << 14, 1 << 22
 
 #: Nanoseconds that a byte of an operand, a byte of what an op computes, and an innermost loop take one
 #: thread, roughly.
