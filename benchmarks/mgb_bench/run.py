@@ -59,7 +59,7 @@ SHOWN = ("case", "size", "contestant", "median", "of the limit", "best peer", "r
 
 def suites() -> list[str]:
     """Return the names of all suites, in the order in which they run."""
-    order = "elementwise reductions updates steps overhead compile growth shapes".split()
+    order = "elementwise reductions patterns updates steps overhead compile growth shapes".split()
     found = sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py"))
     return [name for name in order if name in found] + [name for name in found if name not in order]
 

@@ -12,7 +12,7 @@ from mgb_bench.formula import numpy_words, record
 from mgb_bench.peers import PEERS, Mgb, Peer, choose, default_backends
 from mgb_bench.plugin import contestants, way_of
 
-SUITES = ("elementwise", "reductions", "updates", "overhead")
+SUITES = ("elementwise", "reductions", "patterns", "updates", "overhead")
 
 
 def _cases() -> list[Any]:
@@ -45,7 +45,8 @@ def test_other_peers_match_float64_reference(name: str) -> None:
     reason = PEERS[name].probe()
     if reason:
         pytest.skip(f"{name}: {reason}")
-    chosen = [p.values for p in _cases() if p.values[0].name in ("a*b+c", "softmax", "Adam, one tensor")]
+    of_each = ("a*b+c", "softmax", "gemver", "Adam, one tensor")
+    chosen = [p.values for p in _cases() if p.values[0].name in of_each]
     for case, size in chosen:
         if way_of(case, PEERS[name]) is not None:
             _, failed = contestants(case, case.inputs(size), {name: PEERS[name]})

@@ -11,6 +11,7 @@ from ..errors import CompileError, UnsupportedError
 from ..fusion import (
     FusionConfig,
     Step,
+    copied,
     detect,
     duplicate,
     flat_draws,
@@ -227,6 +228,7 @@ def _duplicate(graph: Graph, backend: Backend | None, options: Options) -> Graph
     graph = split(graph, backend.traits, _allowed(options))
     graph = taken_apart(place_extents(graph), backend.traits, _allowed(options))
     graph = flat_draws(graph, backend.traits, _allowed(options))
+    graph = copied(graph, backend.traits, _allowed(options))
     return duplicate(graph, backend.traits, _allowed(options))
 
 

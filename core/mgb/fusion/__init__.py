@@ -1,6 +1,7 @@
 """Fusion: from a Graph to the Steps of a program. `legality` says what may be one group, `detect` merges."""
 
 from .components import taken_apart
+from .copied import copied
 from .detect import detect
 from .draws import flat_draws
 from .duplicate import duplicate
@@ -21,6 +22,7 @@ __all__ = [
     "FusionConfig",
     "Step",
     "accepts",
+    "copied",
     "detect",
     "duplicate",
     "flat_draws",

@@ -19,6 +19,7 @@ from ..ops.declare import op_of
 from ..ops.layout import BROADCAST_TO, RESHAPE
 from ..ops.primitives import IOTA, add, cast, mul, neg, sub
 from ..ops.strided import strided
+from ..passes.reshapes import moves_ones, places
 from ..tensor import Tensor
 from .axes import are_plain
 
@@ -108,7 +109,7 @@ def _counted(node: Node, found: dict[Node, Count | None]) -> Count | None:
     if node.op is BROADCAST_TO:
         return _aligned(counts[0], len(shape))
     if node.op is RESHAPE:
-        return _with_ones(counts[0], node.inputs[0].spec.shape, shape)
+        return _with_ones(counts[0], node) if moves_ones(node) else None
     return _combined(node.op, [_aligned(c, len(shape)) for c in counts])
 
 
@@ -150,12 +151,11 @@ def _aligned(count: Count, ndim: int) -> Count:
     return Count(count.start, (0,) * (ndim - len(count.steps)) + count.steps)
 
 
-def _with_ones(count: Count, old: Shape, new: Shape) -> Count | None:
-    """Return the same with axes of length 1 added and dropped; None for other reshapes."""
-    if [d for d in old if d != 1] != [d for d in new if d != 1]:
-        return None
-    steps = iter(step for step, d in zip(count.steps, old, strict=True) if d != 1)
-    return Count(count.start, tuple(next(steps) if d != 1 else 0 for d in new))
+def _with_ones(count: Count, node: Node) -> Count:
+    place = places(node.spec.shape, node.inputs[0].spec.shape)
+    return Count(
+        count.start, tuple(count.steps[place[a]] if a in place else 0 for a in range(node.spec.ndim))
+    )
 
 
 def _of_array(array: Any) -> Count | None:

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from math import prod
 
+from ..ir.sizes import same_shape
+from ..passes.reshapes import is_one
+
 Shape = tuple[int, ...]
 
 
@@ -32,22 +35,28 @@ def between(ends: Iterable[int]) -> Shape | None:
     return tuple(a // b for a, b in pairs) if all(a % b == 0 for a, b in pairs) else None
 
 
-def axes_split(shape: Shape, domain: Shape) -> list[tuple[int, ...]] | None:
+def axes_split(shape: Shape, domain: Shape) -> list[Shape] | None:
     """Return the lengths in `domain` that each axis of `shape` is split into; None: it is otherwise.
 
     Examples
     --------
-    >>> axes_split((6, 4), (2, 3, 4)), axes_split((6, 4), (3, 8))
-    ([(2, 3), (4,)], None)
+    >>> axes_split((6, 4), (2, 3, 4, 1)), axes_split((6, 4), (3, 8))
+    ([(2, 3), (4, 1)], None)
     """
-    if not are_plain(shape, domain) or 1 in domain:
-        return None
-    groups, k = [], 0
+    left, groups = list(domain), list[Shape]()
     for length in shape:
-        first = k
-        while k < len(domain) and prod(domain[first:k]) < length:
-            k += 1
-        if prod(domain[first:k]) != length:
+        own = list[int]()
+        while left and not same_shape((prod(own),), (length,)):
+            own.append(left.pop(0))
+        if not same_shape((prod(own),), (length,)):
             return None
-        groups.append(tuple(domain[first:k]))
-    return groups
+        while left and is_one(left[0]):
+            own.append(left.pop(0))
+        groups.append(tuple(own))
+    return None if left else groups
+
+
+def plain_split(shape: Shape, domain: Shape) -> list[Shape] | None:
+    """Return the same where all lengths are known and no axis goes; else None."""
+    groups = axes_split(shape, domain) if are_plain(shape, domain) else None
+    return groups if groups and all(groups) else None

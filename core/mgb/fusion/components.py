@@ -18,15 +18,15 @@ from typing import Any
 from ..backends import Traits
 from ..ir import Graph, Kind, Node
 from ..ir.dtypes import HALVES
-from ..ir.sizes import about, fixed, plain, same_shape
+from ..ir.sizes import about, fixed, plain
 from ..ops.layout import RESHAPE, SLICE, concat, reshape, slice_
 from ..passes.merge import merge
-from ..passes.reshapes import delay_reshapes
+from ..passes.reshapes import delay_reshapes, long, moves_ones
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node, rebuild
 from .gathers import LOOK_UP
-from .legality import DEFAULT, FusionConfig, accepts
+from .legality import DEFAULT, FusionConfig, Shape, accepts
 from .squeezed import squeezed
 
 #: The longest axis that is taken apart; how many ops that may make; how many times what is read or leaves is
@@ -148,7 +148,7 @@ class _Parts:
             todo += [(other, place) for other, place in around if place is not None]
 
     def _can(self, node: Node, axis: int) -> bool:
-        kinds = node.op.kind is Kind.ELEMENTWISE or _reduces(node) or _moves_ones(node)
+        kinds = node.op.kind is Kind.ELEMENTWISE or _reduces(node) or moves_ones(node)
         along = self._goes_along(node, axis) or self._sinks_along(node, axis)
         return node in self.graph.readers and bool(node.inputs) and (kinds or along)
 
@@ -256,7 +256,7 @@ def _cut(x: Tensor, axis: int, k: int, again: bool) -> Tensor:
     window: list[Any] = [(0, d, 1) for d in x.shape]
     window[axis] = (k, k + 1, 1)
     part = slice_(x, window=tuple(window))
-    is_row = axis == -1 and x.ndim > 1 and bool(_long(x.shape[-2:-1]))
+    is_row = axis == -1 and x.ndim > 1 and bool(long(x.shape[-2:-1]))
     return concat(part, axis=0) if again and is_row else part
 
 
@@ -290,20 +290,10 @@ def _in_reader(reader: Node, node: Node, axis: int) -> int | None:
     computes = reader.op.kind is Kind.ELEMENTWISE or _reduces(reader)
     if computes and not _is_fold(reader, node, axis):
         return axis
-    return _moved(node.spec.shape, reader.spec.shape, axis) if _moves_ones(reader) else None
+    return _moved(node.spec.shape, reader.spec.shape, axis) if moves_ones(reader) else None
 
 
-def _moves_ones(node: Node) -> bool:
-    """Return whether it only adds and drops axes of length 1."""
-    return node.op is RESHAPE and same_shape(_long(node.inputs[0].spec.shape), _long(node.spec.shape))
-
-
-def _long(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the lengths but 1; those that are followed count as longer."""
-    return tuple(d for d in shape if type(d) is not int or d != 1)
-
-
-def _moved(shape: Sequence[Any], other: Sequence[Any], axis: int) -> int:
+def _moved(shape: Shape, other: Shape, axis: int) -> int:
     """Return the place of an axis in the shape with other axes of length 1, counted from the end."""
-    behind = len(_long(shape[axis:]))
-    return next(-n for n in range(1, len(other) + 1) if len(_long(other[-n:])) == behind)
+    behind = len(long(shape[axis:]))
+    return next(-n for n in range(1, len(other) + 1) if len(long(other[-n:])) == behind)

@@ -14,15 +14,25 @@ from itertools import accumulate, pairwise
 from math import prod
 
 from ..ir import Graph, Kind, Node
-from ..ir.sizes import same_shape
+from ..ir.sizes import count, same_shape
 from ..ir.strides import row_major
-from ..ops.layout import BROADCAST_TO, RESHAPE, TRANSPOSE, broadcast_to, concat, transpose
+from ..ops.layout import (
+    BROADCAST_TO,
+    RESHAPE,
+    SLICE,
+    TRANSPOSE,
+    Window,
+    broadcast_to,
+    concat,
+    slice_,
+    transpose,
+)
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.reshapes import delay_reshapes
 from ..passes.rewrite import inputs_of, needed_by, node_of, reshaped, rewrite, shaped
 from ..tensor import Tensor
 from ..tensor.apply import apply
-from .axes import are_plain, axes_split, between, ends, stretched_axes
+from .axes import are_plain, axes_split, between, ends, plain_split, stretched_axes
 
 Shape = tuple[int, ...]
 
@@ -52,6 +62,7 @@ class _Delay:
             graph, lambda r: r.op.kind is Kind.ELEMENTWISE, (RESHAPE, BROADCAST_TO, TRANSPOSE)
         )
         self.computed = computed - self.folded
+        self.sliced = needed_by(graph, lambda r: r.op is SLICE, ())
 
     def __call__(self, node: Node, *values: Tensor) -> Tensor | None:
         found = None
@@ -61,6 +72,8 @@ class _Delay:
             found = reshaped(source, node.spec.shape)
         elif node.op in (BROADCAST_TO, TRANSPOSE) and node in self.computed:
             found = self._moved(node, values[0])
+        elif node.op is SLICE and node.inputs[0] in self.sliced:
+            found = self._cut(values[0], node.params["window"])
         if found is not None and node_of(found).op is RESHAPE:
             self.delayed.add(node_of(found))
         return found
@@ -68,8 +81,7 @@ class _Delay:
     def _source(self, value: Tensor) -> Tensor | None:
         """Return the value before a reshape that copies, or None."""
         node = node_of(value)
-        copies = node in self.delayed or (_may_copy(node) and _lying(node) is None)
-        source = inputs_of(value, RESHAPE) if copies else None
+        source = inputs_of(value, RESHAPE) if node in self.delayed or copies(node) else None
         return source[0] if source else None
 
     def _computed(self, node: Node, values: tuple[Tensor, ...]) -> Tensor | None:
@@ -112,6 +124,23 @@ class _Delay:
             order = [k for a in node.params["axes"] for k in range(first[a], first[a + 1])]
             return reshaped(transpose(found, axes=tuple(order)), node.spec.shape)
         return _stretched(found, groups, node.spec.shape)
+
+    def _cut(self, value: Tensor, window: Window) -> Tensor | None:
+        """Return a window of what is reshaped, before that; None where it ends inside of merged axes."""
+        source = self._source(value)
+        groups = plain_split(value.shape, source.shape) if source is not None else None
+        if source is None or groups is None:
+            return None
+        own: list[tuple[int, int, int]] = []
+        for (start, stop, step), lengths, length in zip(window, groups, value.shape, strict=True):
+            if (start, stop, step) == (0, length, 1):
+                own += [(0, d, 1) for d in lengths]
+                continue
+            inner = prod(lengths[1:])
+            if step != 1 or start % inner or stop % inner:
+                return None
+            own += [(start // inner, stop // inner, 1), *((0, d, 1) for d in lengths[1:])]
+        return reshaped(slice_(source, window=tuple(own)), tuple(count(*axis) for axis in window))
 
 
 def _folded_next(graph: Graph) -> frozenset[Node]:
@@ -167,6 +196,11 @@ def _may_copy(node: Node) -> bool:
     while node.op is RESHAPE:
         (node,) = node.inputs
     return seen and node.op.moves is not None
+
+
+def copies(node: Node) -> bool:
+    """Return whether it is a reshape whose result needs memory of its own."""
+    return _may_copy(node) and _lying(node) is None
 
 
 def _lying(node: Node) -> Shape | None:

@@ -13,15 +13,16 @@ from ..ir import CONST, Graph, Kind, Node
 from ..ir.sizes import same_shape
 from ..ops.declare import op_of
 from ..ops.index import gather_, index_get
-from ..ops.layout import BROADCAST_TO, RESHAPE, slice_
+from ..ops.layout import BROADCAST_TO, RESHAPE, TRANSPOSE, slice_
 from ..ops.look_up import Along, look_up
 from ..ops.primitives import IOTA
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import COMPUTING, inputs_of, needed_by, node_of, reshaped, rewrite, value_of
+from ..passes.rewrite import COMPUTING, inputs_of, needed_by, node_of, read_once, reshaped, rewrite, value_of
 from ..tensor import Tensor
 from .affine import view
 from .legality import DEFAULT, FusionConfig, accepts
+from .views import viewed
 
 INDEX_GET, GATHER, LOOK_UP = op_of(index_get), op_of(gather_), op_of(look_up)
 
@@ -46,9 +47,12 @@ def looked_up(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> G
     if not takes or not graph.has(INDEX_GET, GATHER):
         return graph
 
-    computed = needed_by(graph, lambda r: r.op.kind in COMPUTING, (RESHAPE,))
+    computed = needed_by(graph, lambda r: r.op.kind in COMPUTING, (RESHAPE, TRANSPOSE))
+    single = read_once(graph)
 
     def rule(node: Node, *values: Tensor) -> Tensor | None:
+        if node in computed and values and node.inputs[0] in single and node_of(values[0]).op is LOOK_UP:
+            return viewed(node, values[0])
         if node.op not in (INDEX_GET, GATHER) or not _lies_in_memory(node_of(values[0])):
             return None
         found = (_of_get if node.op is INDEX_GET else _of_gather)(node, values)

@@ -33,13 +33,14 @@ from ..ops.layout import (
 )
 from ..ops.primitives import IOTA, add, iota
 from ..passes.merge import merge
-from ..passes.reshapes import delay_reshapes
+from ..passes.reshapes import delay_reshapes, moves_ones, places
 from ..passes.rewrite import full, node_of, read_once, rewrite, shaped, value_of
+from ..passes.transposes import hoist_transposes
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from ..tensor.tracing import copy_node
-from .axes import axes_split
-from .copies import delay_copies
+from .axes import plain_split
+from .copies import copies, delay_copies
 from .grid import Range, covered, grid, merged, within
 from .legality import DEFAULT, FusionConfig, Shape, accepts
 from .slices import hoist_slices
@@ -96,12 +97,11 @@ def split(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph
     """
     if not traits.strided_outputs or traits.scope is Scope.GRAPH:
         return graph
-    graph = hoist_slices(graph)
-    if graph.has(RESHAPE):
-        graph = delay_copies(graph)
+    graph = delay_copies(hoist_slices(graph))
     if not graph.has(*_TOGETHER):
         return graph
-    return merge(delay_reshapes(rewrite(graph, _Splitter(graph, traits, config))))
+    graph = delay_reshapes(rewrite(graph, _Splitter(graph, traits, config)))
+    return merge(hoist_transposes(graph))
 
 
 class _Splitter:
@@ -121,6 +121,8 @@ class _Splitter:
         out = None
         if node.op.kind is Kind.ELEMENTWISE or (node.op.kind is Kind.REDUCE and node.op.is_primitive):
             out = self._computed(node, values)
+        elif node.op is RESHAPE and copies(node):
+            out = self._copied(values[0], node.spec.shape)
         found = copy_node(node, *values) if out is None else out
         if node.op in _THROUGH and node not in self.whole:
             pieces = self._seen(node, values)
@@ -208,7 +210,7 @@ class _Splitter:
 
     def _divided(self, value: Tensor, shape: Shape) -> Pieces | None:
         """Return the pieces of `value` with its axes split as in `shape`; None if those are not split."""
-        groups = axes_split(value.shape, shape)
+        groups = plain_split(value.shape, shape)
         for axis, lengths in reversed(list(enumerate(groups or ()))):
             for inner in reversed(lengths[1:]):
                 before = value.shape[:axis], value.shape[axis] // inner, inner, value.shape[axis + 1 :]
@@ -235,6 +237,11 @@ class _Splitter:
             window[axis + 1] = (c - whole[0], d - whole[0], 1)
             boxes[place] = box if d - c == box.shape[axis + 1] else slice_(box, window=tuple(window))
         return Pieces(cuts, boxes)
+
+    def _copied(self, value: Tensor, shape: Shape) -> Tensor | None:
+        """Return what a reshape copies, put together of its pieces in the order of its result, or None."""
+        pieces = self.of(value)
+        return reshape(_together(pieces), shape=shape) if pieces and len(pieces.boxes) > 1 else None
 
     # what computes
 
@@ -331,6 +338,11 @@ class _Splitter:
             axes = node.params["axes"]
             moved = [ranges[axes.index(a)] for a in range(len(axes))]
             return transpose(self.piece(operands[0], moved), axes=axes)
+        if moves_ones(node):
+            (inner,) = operands
+            place = places(inner.shape, node.spec.shape)
+            own = [ranges[place[a]] if a in place else (0, 1) for a in range(inner.ndim)]
+            return reshape(self.piece(inner, own), shape=shape)
         if node in self.again and node.op.kind is Kind.ELEMENTWISE and self._weight(node) <= self.again[node]:
             parts = [self.piece(o, ranges[value.ndim - o.ndim :]) for o in operands]
             found = apply(node.op, *parts, **node.params)
@@ -359,15 +371,11 @@ def _wanted_whole(graph: Graph) -> frozenset[Node]:
             passes_on = (
                 r.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE) or r.op in _MOVES for r in graph.readers[node]
             )
-            moved = any(r in wanted and r.op in _MOVES for r in graph.readers[node])
-            if not all(passes_on) or moved or not _passes(node):
+            moved = any(r in wanted and r.op in _MOVES and not copies(r) for r in graph.readers[node])
+            merges = node.op is RESHAPE and not plain_split(node.inputs[0].spec.shape, node.spec.shape)
+            if not all(passes_on) or moved or merges:
                 wanted.add(node)
     return frozenset(wanted)
-
-
-def _passes(node: Node) -> bool:
-    """Return whether what it moves may be seen in pieces: of reshapes, where they split axes."""
-    return node.op is not RESHAPE or axes_split(node.inputs[0].spec.shape, node.spec.shape) is not None
 
 
 def _lengths(pieces: Pieces, place: tuple[int, ...]) -> Shape:

@@ -6,8 +6,7 @@ the matrix, and what comes after, into the same pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import prod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from ..passes.rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped,
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts, bare
 from .terms import DOT, few_terms
+from .views import viewed
 
 #: Elements of a matrix from which a kernel reads it as fast as a library; bytes of one that is stored anyway
 #: from which a library is faster, for it reads the vector once for several rows.
@@ -96,8 +96,7 @@ def _with_axes_split(graph: Graph, longest: int) -> Graph:
             return None
         if not any(_is_short(fold, longest) for fold in _folds(graph, node)):
             return None
-        runs = _runs(node.inputs[0].spec.shape, node.spec.shape)
-        return None if runs is None else _split(values[0], runs, node.spec.shape)
+        return viewed(node, values[0])
 
     return rewrite(graph, rule) if graph.has(DOT) else graph
 
@@ -118,36 +117,6 @@ def _folds(graph: Graph, node: Node) -> Iterator[Node]:
 def _is_short(fold: Node, longest: int) -> bool:
     shape, axis = fold.inputs[0].spec.shape, fold.params["axis"]
     return tuple(axis) == (len(shape) - 1,) and type(shape[-1]) is int and shape[-1] <= longest
-
-
-def _runs(shape: Sequence[Any], split: Sequence[Any]) -> list[list[int]] | None:
-    """Return for each axis of a shape those that it is split into, counted from the end; None: it is not."""
-    left, runs = list(range(-len(split), 0)), list[list[int]]()
-    for length in shape:
-        run = left[:1]
-        while len(run) < len(left) and not same_shape((prod(split[a] for a in run),), (length,)):
-            run = left[: len(run) + 1]
-        if not same_shape((prod(split[a] for a in run),), (length,)):
-            return None
-        left = left[len(run) :]
-        runs.append(run)
-    return None if left else runs
-
-
-def _split(product: Tensor, runs: Sequence[Sequence[int]], split: Sequence[Any]) -> Tensor:
-    """Return a product whose axes are split into `runs` of axes of the shape `split`."""
-    node, factors, alongs = node_of(product), list[Tensor](), list[tuple[int | None, ...]]()
-    for operand, along in zip(inputs_of(product, DOT) or (), node.params["along"], strict=True):
-        shape, own = list[Any](), list[int | None]()
-        for length, at in zip(operand.shape, along, strict=True):
-            run = [] if at is None else runs[at]
-            if at is None or length == 1:
-                run = run[-1:]
-            shape += [split[a] for a in run] if len(run) > 1 else [length]
-            own += run or [None]
-        factors.append(reshaped(operand, tuple(shape)))
-        alongs.append(tuple(own))
-    return dot(*factors, along=tuple(alongs))
 
 
 def _as_thin(graph: Graph, node: Node, a: Tensor, b: Tensor) -> Tensor | None:

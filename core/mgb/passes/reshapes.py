@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..ir import Graph, Kind, Node
 from ..ir.sizes import same_shape
-from ..ops.layout import BROADCAST_TO, RESHAPE, broadcast_to
+from ..ops.layout import BROADCAST_TO, RESHAPE, TRANSPOSE, broadcast_to
 from ..ops.primitives import IOTA, iota
 from ..tensor import Tensor
 from ..tensor.apply import apply
@@ -35,7 +35,7 @@ def merged_reshape(value: Tensor, shape: Shape) -> Tensor:
     if inner := inputs_of(value, BROADCAST_TO):
         if inner[0].size == 1:
             return broadcast_to(merged_reshape(inner[0], ()), shape=shape)
-        if _long(value.shape) == _long(shape):
+        if same_shape(long(value.shape), long(shape)):
             small = _moved(inner[0].shape, value.shape, shape)
             return broadcast_to(merged_reshape(inner[0], small), shape=shape)
     return reshaped(value, shape)
@@ -54,8 +54,8 @@ def delay_reshapes(graph: Graph) -> Graph:
             found = _elementwise(node, values, movable)
         elif node.op.kind is Kind.REDUCE:
             found = _reduction(node, values[0])
-        elif node.op is RESHAPE and any(r.op.kind in _JOINED for r in graph.readers[node]):
-            found = _into(values[0], node.spec.shape, movable) if _moves_ones(node) else None
+        elif node.op is RESHAPE and any(map(_joins, graph.readers[node])):
+            found = _into(values[0], node.spec.shape, movable) if moves_ones(node) else None
         out = copy_node(node, *values) if found is None else found
         if node in single and node.op.kind is node_of(out).op.kind is Kind.ELEMENTWISE:
             movable.add(node_of(out))
@@ -64,12 +64,16 @@ def delay_reshapes(graph: Graph) -> Graph:
     return rewrite(graph, rule)
 
 
+def _joins(reader: Node) -> bool:
+    return reader.op.kind in _JOINED or reader.op is TRANSPOSE  # which moves on, in front of what computes
+
+
 def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> Tensor | None:
     """Return the op in the shape from before the reshape of one of its operands, then that reshape."""
     shape = node.spec.shape
     for value in values:
         before = _before(value)
-        if before is None or _long(value.shape) != _long(shape):
+        if before is None or not same_shape(long(value.shape), long(shape)):
             continue
         operands = [_operand(v, shape, before.shape, movable) for v in values]
         found = [o for o in operands if o is not None]
@@ -81,7 +85,7 @@ def _elementwise(node: Node, values: tuple[Tensor, ...], movable: set[Node]) -> 
 def _operand(value: Tensor, here: Shape, there: Shape, movable: set[Node]) -> Tensor | None:
     """Return `value`, which broadcasts to `here`, so that it broadcasts to `there`."""
     found = _into(value, _moved(value.shape, here, there), movable)
-    fits = not _long(value.shape) and value.ndim <= len(there)
+    fits = not long(value.shape) and value.ndim <= len(there)
     return value if found is None and fits else found
 
 
@@ -89,7 +93,7 @@ def _reduction(node: Node, value: Tensor) -> Tensor | None:
     before = _before(value)
     if before is None:
         return None
-    place = _places(value.shape, before.shape)
+    place = places(value.shape, before.shape)
     axis = tuple(sorted(place[a] for a in node.params["axis"] if a in place))
     return reshaped(apply(node.op, before, axis=axis), node.spec.shape) if axis else None
 
@@ -99,7 +103,7 @@ def _before(value: Tensor) -> Tensor | None:
     inner = inputs_of(value, RESHAPE)
     if inner is None or node_of(inner[0]).op.kind not in _JOINED:
         return None
-    return inner[0] if _moves_ones(node_of(value)) else None
+    return inner[0] if moves_ones(node_of(value)) else None
 
 
 def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Tensor | None:
@@ -126,17 +130,24 @@ def _into(value: Tensor, shape: Shape, movable: set[Node], depth: int = 0) -> Te
 # shapes whose axes longer than 1 agree
 
 
-def _long(shape: Shape) -> list[int]:
-    return [d for d in shape if d != 1]
+def is_one(length: object) -> bool:
+    """Return whether a length is known to be 1; those that are followed count as longer."""
+    return type(length) is int and length == 1
 
 
-def _moves_ones(reshape: Node) -> bool:
-    return _long(reshape.inputs[0].spec.shape) == _long(reshape.spec.shape)
+def long(shape: Shape) -> Shape:
+    """Return the lengths but 1."""
+    return tuple(d for d in shape if not is_one(d))
 
 
-def _places(here: Shape, there: Shape) -> dict[int, int]:
+def moves_ones(node: Node) -> bool:
+    """Return whether it is a reshape by which axes of length 1 come, go or move, and the others stay."""
+    return node.op is RESHAPE and same_shape(long(node.inputs[0].spec.shape), long(node.spec.shape))
+
+
+def places(here: Shape, there: Shape) -> dict[int, int]:
     """Return where each axis of `here` that is longer than 1 is in `there`."""
-    axes = [[i for i, d in enumerate(shape) if d != 1] for shape in (here, there)]
+    axes = [[i for i, d in enumerate(shape) if not is_one(d)] for shape in (here, there)]
     return dict(zip(*axes, strict=True))
 
 
@@ -146,6 +157,6 @@ def _moved(small: Shape, here: Shape, there: Shape) -> Shape:
         return small
     lead = len(here) - len(small)
     shape = [1] * len(there)
-    for i, place in _places(here, there).items():
+    for i, place in places(here, there).items():
         shape[place] = small[i - lead] if i >= lead else 1
     return tuple(shape)
