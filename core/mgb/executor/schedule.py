@@ -13,7 +13,7 @@ import numpy as np
 from ..backends import Backend, Kernel
 from ..backends.answers import answer, check_kernel
 from ..fusion import Step
-from ..ir import Kind, Node
+from ..ir import Graph, Kind, Node
 from ..ir.dtypes import HALVES
 from ..ir.sizes import about
 from ..loops import LOOPS, RESULT
@@ -131,16 +131,18 @@ def _batches(steps: Sequence[Step], updates: Mapping[Node, Node], joins: bool) -
     """Return the numbers of the steps, those together that may run at the same time and are small.
 
     A step joins the first batch of small steps that comes after all it waits for. In the latest one it would
-    hold up those that wait for it: hundreds of pairs that wait for each other would be a batch each.
+    hold up those that wait for it: hundreds of pairs that wait for each other would be a batch each. What
+    runs again does so behind all steps before it: what it computes is dropped until then.
     """
-    waits = _waits(steps, updates)
+    waits, seen = _waits(steps, updates), set[Graph]()
     batches: list[list[int]] = []
     place: list[int] = []  # of each step, its batch
     small: list[int] = []  # the batches of small steps
     for k, step in enumerate(steps):
         first = 1 + max((place[j] for j in waits[k]), default=-1)
-        batch = len(batches)
-        if joins and _is_small(step):
+        batch, is_again = len(batches), step.graph in seen
+        seen.add(step.graph)
+        if joins and _is_small(step) and not is_again:
             found = bisect_left(small, first)
             if found < len(small):
                 batch = small[found]

@@ -30,6 +30,7 @@ from ..ops.dot import DOT
 from ..ops.layout import RESHAPE, TRANSPOSE, concat
 from ..ops.look_up import Along, reach
 from ..ops.primitives import IOTA
+from ..passes.rewrite import with_inputs
 from .views import lying
 
 Shape = tuple[int, ...]
@@ -38,6 +39,9 @@ CONCAT = op_of(concat)
 
 #: Rows from which turning them is worth the views; where none is folded, elements, and those of a long row.
 ROWS, ELEMENTS, LONG = 1 << 8, 1 << 14, 1 << 10
+
+#: How many times as long rows may be where products are folded: each vector of theirs has a loop of its own.
+DOTTED = 4
 
 
 def turn_short_rows(graph: Graph, steps: Sequence[Step], traits: Traits) -> tuple[Step, ...]:
@@ -73,10 +77,11 @@ def _op(step: Step) -> Op:
     return step.graph.outputs[0].op
 
 
-def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[Step]:
+def _turned(given: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[Step]:
+    step = _with_tables_apart(given) if given.fused else given
     order = _order(step, traits) if step.fused else None
     if order is None:
-        yield step
+        yield given
         return
     graph, reads = _graph(step.graph, order), list[Node]()
     apart = tables(graph)
@@ -102,6 +107,24 @@ def _turned(step: Step, traits: Traits, laid_out: frozenset[Node]) -> Iterator[S
             yield replace(_viewed(views[-1]), writes=(wanted,))
 
 
+def _with_tables_apart(step: Step) -> Step:
+    """Return a group in which what products go through, and is read in the domain, too, is read twice."""
+    graph = step.graph
+    dots = [n for n in graph.nodes if n.op.name == DOT]
+    shared = {i for n in dots for i in n.inputs if i in graph.inputs}.difference(tables(graph))
+    if not shared:
+        return step
+    twins = {i: input_node(i.spec, i.source) for i in graph.inputs if i in shared}
+    copy = {i: i for i in graph.inputs}
+    for node in graph.nodes:
+        if node not in copy:
+            inputs = tuple(twins.get(i, copy[i]) if node in dots else copy[i] for i in node.inputs)
+            copy[node] = with_inputs(node, inputs)
+    outside = dict(zip(graph.inputs, step.reads, strict=True))
+    found = Graph((*graph.inputs, *twins.values()), tuple(copy[o] for o in graph.outputs))
+    return replace(step, graph=found, reads=(*step.reads, *(outside[i] for i in twins)))
+
+
 def _is_put(out: Node, graph: Graph) -> bool:
     """Return whether a kernel puts a result where it is wanted; not where a whole domain is folded, too."""
     return not reduced_axes(graph) or out.spec.size != prod(domain(graph))
@@ -120,9 +143,10 @@ def _order(step: Step, traits: Traits) -> tuple[int, ...] | None:
         moved = _outward(step, shape, long, traits.short_rows)
         return None if moved == long else (*(a for a, d in enumerate(shape) if d == 1), *moved)
     row = [shape[a] for a in takewhile(lambda a: a in folded, reversed(long))]
+    longest = traits.short_rows * (DOTTED if _factors(graph) else 1)
     single = [a for a, d in enumerate(shape) if d == 1]
     kept = [a for a in long if a not in folded]
-    if row and prod(row) <= traits.short_rows and about(prod(shape[a] for a in kept)) >= ROWS:
+    if row and prod(row) <= longest and about(prod(shape[a] for a in kept)) >= ROWS:
         if traits.strided_outputs:
             kept = _outward(step, shape, kept, traits.short_rows)
         return (*single, *(a for a in long if a in folded), *kept)

@@ -24,9 +24,10 @@ from ..ops.reduce import reduce_sum
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.merge import merge
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import inputs_of, node_of, read_once, reshaped, rewrite
+from ..passes.rewrite import COMPUTING, inputs_of, node_of, read_once, reshaped, rewrite
 from ..tensor import Tensor
 from .legality import DEFAULT, FusionConfig, accepts, bare
+from .terms import DOT, few_terms
 from .views import viewed
 
 #: Elements of a matrix from which a kernel reads it as fast as a library; bytes of one that is stored anyway
@@ -34,14 +35,21 @@ from .views import viewed
 LEAST, MOST = 1 << 12, 1 << 26
 
 
-CONCAT, DOT = op_of(concat), op_of(dot)
+CONCAT = op_of(concat)
 
 #: With how many vectors a matrix is multiplied in one pass; from how many elements of it, and terms.
 LINES, LARGE, LONG = 8, 1 << 16, 1 << 6
 
-#: Terms of the elements of products in a batch, and their columns, for which a kernel takes no longer than a
-#: library; and the dtypes of these. Of a single product `LINES` terms: larger ones are recomputed as steps.
-THIN, WIDE, TYPES = 32, 8, frozenset({np.dtype("float32"), np.dtype("float64")})
+#: The most terms of products that a kernel computes as fast as a library: in a batch; also a single one whose
+#: rows are folded, if they are no longer than `TURNED`; where more is computed of its elements.
+THIN, FUSED = 32, 16
+
+#: Columns from which it does, of more than `LINES` terms from `LONG` on; elements of smaller matrices in a
+#: batch; folded rows that are turned; columns for each term of a product that is only stored.
+WIDE, SMALL, TURNED, ALONE = 8, 64, 48, 6
+
+#: The dtypes of these.
+TYPES = frozenset({np.dtype("float32"), np.dtype("float64")})
 
 
 def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Graph:
@@ -67,16 +75,16 @@ def vector_products(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT
     def rule(node: Node, *values: Tensor) -> Tensor | None:
         if node.op is not MATMUL or node.spec.dtype in HALVES:  # whose products are rounded as libraries do
             return None
-        found = _as_thin(node, *values)
+        found = _as_thin(graph, node, *values)
         found = _as_fold(node, *values) if found is None else found
         if found is None or any(accepts(traits, node, config) is not None for node in _computed(found)):
             return None
         return reshaped(found, node.spec.shape)
 
     expanded = rewrite(graph, rule)
-    if not expanded.has(RESHAPE):
-        return expanded
-    return merge(_with_axes_split(delay_broadcasts(delay_reshapes(expanded)), traits.short_rows))
+    if expanded.has(RESHAPE):
+        expanded = merge(_with_axes_split(delay_broadcasts(delay_reshapes(expanded)), traits.short_rows))
+    return few_terms(expanded)
 
 
 def _with_axes_split(graph: Graph, longest: int) -> Graph:
@@ -111,7 +119,7 @@ def _is_short(fold: Node, longest: int) -> bool:
     return tuple(axis) == (len(shape) - 1,) and type(shape[-1]) is int and shape[-1] <= longest
 
 
-def _as_thin(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
+def _as_thin(graph: Graph, node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     """Return a product that has few rows, columns or terms, if it has."""
     a, left = _as_it_lies(a, bool(node.params.get("transpose_a")))
     b, right = _as_it_lies(b, bool(node.params.get("transpose_b")))
@@ -123,7 +131,7 @@ def _as_thin(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
     if not batch and _are_few(columns, inner, a):
         found = (_folded(a, x, a.shape[-1 - left], left) for x in _lines(b, not right, columns, left))
         return concat(*(_column(x, rows) for x in found), axis=1)
-    return _dot(node, a, b, left, right) if inner != 1 and _is_thin(node, inner) else None
+    return _dot(node, a, b, left, right) if inner != 1 and _is_thin(graph, node, inner) else None
 
 
 def _as_fold(node: Node, a: Tensor, b: Tensor) -> Tensor | None:
@@ -170,11 +178,21 @@ def _lines(x: Tensor, across: bool, count: int, as_columns: bool) -> list[Tensor
     return [slice_(flat, window=((k * length, (k + 1) * length, 1),)) for k in range(count)]
 
 
-def _is_thin(node: Node, inner: Any) -> bool:
+def _is_thin(graph: Graph, node: Node, inner: Any) -> bool:
     """Return whether a product has so few terms that a kernel keeps them in registers and cache."""
     *batch, rows, columns = node.spec.shape
-    few = type(inner) is int and inner <= (THIN if batch else LINES) and about(node.spec.size) >= LEAST
-    return bool(few and rows != 1 and about(columns) >= WIDE and node.spec.dtype in TYPES)
+    few = type(inner) is int and inner <= THIN and about(node.spec.size) >= LEAST
+    if not few or 1 in (rows, columns) or node.spec.dtype not in TYPES:
+        return False
+    wide: int = about(columns)
+    is_folded = any(fold.inputs[0].spec.ndim - 1 in fold.params["axis"] for fold in _folds(graph, node))
+    if batch:
+        return is_folded or wide >= WIDE or wide * about(rows) <= SMALL
+    if is_folded:
+        return inner <= FUSED or wide <= TURNED
+    if any(reader.op.kind in COMPUTING or reader.op is RESHAPE for reader in graph.readers[node]):
+        return inner <= FUSED and wide >= (WIDE if inner <= LINES else LONG)
+    return bool(inner <= LINES and wide >= ALONE * inner)
 
 
 def _dot(node: Node, a: Tensor, b: Tensor, left: bool, right: bool) -> Tensor:

@@ -38,6 +38,11 @@ def mixed(x: Any, w: Any, count: int) -> Any:
     return (x @ w).reshape(x.shape[0], w.shape[1] // count, count)
 
 
+def quadratic(x: Any, mean: Any, p: Any) -> Any:
+    d = (x - mean) * 0.25
+    return ((d @ p) * d).sum(axis=1)
+
+
 MIXTURE = [(3000, 7), (7, 96), (12, 8)]
 
 #: By names: a function of arrays, and the shapes of these.
@@ -52,6 +57,14 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "transposed": (lambda x: (np.exp(x.T)).sum(axis=1), [(5, 600)]),
     "every axis": (lambda x: (x * x).sum(), [(300, 3)]),
     "long rows": (softmax, [(300, 40)]),
+    "quadratic forms": (quadratic, [(3001, 8), (8,), (8, 8)]),
+    "a product and its operand": (lambda x, p: np.maximum(x @ p, 0.0) + x, [(3001, 8), (8, 8)]),
+    "squares and their operands": (lambda x: abs((x * 0.25) @ (x * 0.25)) + x, [(50, 20, 20)]),
+    "small matrices": (lambda a, b: a @ b, [(2000, 4, 3), (2000, 3, 5)]),
+    "small matrices twice": (lambda a, b: a @ b @ a, [(2000, 3, 3), (2000, 3, 3)]),
+    "classes of products": (lambda x, w: softmax(x @ w), [(700, 20), (20, 31)]),
+    "the largest of few products": (lambda x, w: (x @ w).max(axis=1), [(5000, 32), (32, 3)]),
+    "the largest of more": (lambda x, w: (x @ w + 1.0).max(axis=1), [(300, 31), (31, 48)]),
     "products of vectors": (
         lambda a, x, y: a - x[:, :, None] * y[:, None],
         [(3000, 8, 8), (3000, 8), (3000, 8)],
@@ -114,6 +127,12 @@ def test_products_that_are_split_stay_in_the_kernel_that_folds_them() -> None:
     assert (
         "1 fused groups" in text and "= dot(" in text and "f32[3000,96]" not in text.replace("float32", "f32")
     )
+
+
+def test_a_product_is_turned_with_what_it_multiplies() -> None:
+    function, shapes = CASES["quadratic forms"]
+    text = str(trace(function).explain(*(Tensor(numbers(*shape)) for shape in shapes))).split("summary")[1]
+    assert "float32[8,3001] = dot(" in text
 
 
 def test_values_match_numpy_at_new_shapes() -> None:

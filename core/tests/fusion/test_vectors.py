@@ -12,6 +12,7 @@ from mgb.fusion.vectors import vector_products
 from mgb.ir import Kind
 from mgb.ops import layout
 from mgb.ops.images.contract import MATMUL, matmul
+from mgb.ops.reduce import reduce_sum
 from mgb.tensor import Tensor
 from mgb.tensor.tracing import graph_of
 
@@ -66,3 +67,39 @@ def test_matrix_times_vector_reads_what_is_stored(
     want = matrix @ other if left else other @ matrix
     (got,) = run(found, arrays)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "then", "taken"),
+    [
+        ((900, 8, 64), None, True),
+        ((900, 8, 16), None, False),
+        ((900, 16, 128), None, False),
+        ((900, 8, 16), "computed", True),
+        ((900, 8, 6), "computed", False),
+        ((900, 16, 64), "computed", True),
+        ((900, 16, 32), "computed", False),
+        ((900, 32, 64), "computed", False),
+        ((3000, 8, 3), "folded", True),
+        ((900, 16, 200), "folded", True),
+        ((900, 32, 48), "folded", True),
+        ((900, 32, 64), "folded", False),
+        ((900, 33, 48), "folded", False),
+        ((400, 4, 4, 4), None, True),
+        ((4, 400, 8, 4), None, False),
+        ((4, 400, 32, 40), None, True),
+        ((4, 400, 32, 4), "folded", True),
+    ],
+)
+def test_which_products_kernels_take(shape: tuple[int, ...], then: str | None, taken: bool) -> None:
+    """Those that only leave, those of whose elements more is computed, and whose rows are folded."""
+    *batch, rows, inner, columns = shape
+
+    def body(a: Tensor, b: Tensor) -> Tensor:
+        found = matmul(a, b)
+        found = found if then is None else found * 2.0
+        return reduce_sum(found, axis=(len(batch) + 1,)) if then == "folded" else found
+
+    graph = graph_of(body, f32(*batch, rows, inner), f32(*batch, inner, columns))
+    traits = replace(TRAITS, kinds=TRAITS.kinds | {Kind.GATHER}, vocabulary=TRAITS.vocabulary | {"dot"})
+    assert vector_products(graph, traits).has(MATMUL) == (not taken)

@@ -48,7 +48,8 @@ def test_values_match_numpy(name: str, backend: str, monkeypatch: pytest.MonkeyP
         load_backend(backend)
     except BackendError as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(plan, "LINES", 1 << 12)
+    for constant in ("LINES", "ROW_LINES"):
+        monkeypatch.setattr(plan, constant, 1 << 12)
     function, shapes = CASES[name]
     traced = trace(function, backend=backend)
     for dtype in ("float32", "float64"):

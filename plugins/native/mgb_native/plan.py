@@ -55,8 +55,9 @@ NEAREST = 1 << 31
 #: Nanoseconds of work from which several threads are worth waking.
 PARALLEL = 40_000
 
-#: Bytes of ops that a byte of a term of a dot is worth; bytes of the lines that a piece of dots goes along.
-TERM, LINES = 6, 1 << 14
+#: Bytes of ops that a byte of a term of a dot is worth; bytes of the lines that a piece of dots goes along,
+#: and that of a row that is folded, where all pieces are laid out again for the next row.
+TERM, LINES, ROW_LINES = 6, 1 << 14, 1 << 22
 
 #: Nanoseconds that a byte of an operand, a byte of what an op computes, and an innermost loop take one
 #: thread, roughly.
@@ -224,7 +225,8 @@ class Planner(Sinks):
             return self.piece_of_sinks()
         if self.frame.dots and not far:
             wide = max(self.inner_length(n) * n.spec.dtype.itemsize for n in self.frame.dots)
-            return max(SPREAD, LINES // wide // SPREAD * SPREAD)
+            lines = ROW_LINES if self.frame.has_rows and self.kept else LINES
+            return max(SPREAD, lines // wide // SPREAD * SPREAD)
         if not self.frame.columns:
             few = self.streams or self.asks_for_next()
             if self.frame.flat:

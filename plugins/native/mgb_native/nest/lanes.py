@@ -21,6 +21,9 @@ Nodes = tuple[Node, ...]
 #: the last one first, and a pass that memory keeps waiting is slower then by half.
 CHEAP, FEW, MANY = 8, 2, 4
 
+#: Bytes of a vector from which a processor has registers for the sums of a dot of so many.
+VAST = 64
+
 #: From so many inputs on a loop without reductions has work enough in one vector, and takes long to compile.
 BROAD = 16
 
@@ -88,8 +91,8 @@ class Loops(Builder):
         least = FEW if folds else 1
         dear = ops >= CHEAP or (folds and any(v.op.kind is Kind.REDUCE and waits(v) for v in nodes))
         vectors = MANY if dear and (folds or reads < BROAD) else least
-        if any(v.op.name == DOT for v in nodes):  # it carries several sums for each vector
-            vectors = 1 if folds else FEW
+        if any(v.op.name == DOT for v in nodes):  # it reads each factor of all once for so many vectors
+            vectors = MANY if self.vector >= VAST else FEW
         lanes = self.vector // max(sizes, default=4)
         return Width(lanes * vectors, lanes)
 
