@@ -145,7 +145,8 @@ class _Finder:
         if not (whole in self.places or None in windows or about(whole.spec.nbytes) >= memory.SMALL):
             return
         if None in windows and whole not in self.places:
-            self._take(values[windows.index(None)], whole, k)
+            (assigned,) = (w for w in windows if w is not None)
+            self._take(values[windows.index(None)], whole, k, assigned)
         copies = []
         for number, (value, window) in enumerate(zip(values, windows, strict=True)):
             if not self._goes_into(whole, value, value.spec.shape, window, None in windows):
@@ -172,11 +173,17 @@ class _Finder:
 
     # memory that is taken over
 
-    def _take(self, old: Node, new: Node, k: int) -> None:
-        """Let the result `new` of call `k` take the memory of `old`, if nobody needs that any more."""
+    def _take(self, old: Node, new: Node, k: int, window: Window) -> None:
+        """Let the result `new` of call `k` take the memory of `old`, if nobody needs that any more.
+
+        What is assigned to the window may be elsewhere in it.
+        """
         call, found = self.calls.get(old), self.uses.get(old, [])
         owns = call is not None and (overwritten(call.steps[0]) is not None or is_given_memory(call))
-        if owns and old not in self.kept and found[-1][0] == k and [u for u, _ in found].count(k) == 1:
+        others = [read for u, read in found if u == k and read is not old]
+        once = [u for u, _ in found].count(k) == 1 + len(others)
+        outside = all(_is_apart(read, old, window) for read in others)
+        if owns and old not in self.kept and found[-1][0] == k and once and outside:
             self.places[new] = Part(old, None)
             self.kept.add(old)
 
@@ -273,6 +280,15 @@ def fill_rest(window: Window, shape: Shape, at: At) -> Callable[[Any, Any], None
             whole[cut] = source[cut]
 
     return fill
+
+
+def _is_apart(read: Node, old: Node, window: Window) -> bool:
+    """Return whether `read` is a window of `old` that has nothing in common with this one."""
+    if read.op is not SLICE or read.inputs[0] is not old:
+        return False
+    windows = list(zip(read.params["window"], window, strict=True))
+    forwards = all(step > 0 for pair in windows for *_, step in pair)
+    return forwards and any(stop <= begin or end <= start for (start, stop, _), (begin, end, _) in windows)
 
 
 def _is_written(call: Call, value: Node) -> bool:
