@@ -116,7 +116,7 @@ def find_parts(calls: Sequence[Call], backend: Backend | None, kept: frozenset[N
     kept : frozenset of Node
         Values that need memory of their own, as those that leave the program.
     """
-    finder = _Finder(calls, kept)
+    finder = _Finder(calls, kept, backend is not None and backend.traits.sequences)
     if backend is not None and backend.traits.strided_outputs:
         for k in reversed(range(len(calls))):  # what is part of a larger one is known before its own parts
             finder.place(k)
@@ -124,8 +124,8 @@ def find_parts(calls: Sequence[Call], backend: Backend | None, kept: frozenset[N
 
 
 class _Finder:
-    def __init__(self, calls: Sequence[Call], kept: frozenset[Node]) -> None:
-        self.kept = set(kept)
+    def __init__(self, calls: Sequence[Call], kept: frozenset[Node], sequences: bool) -> None:
+        self.kept, self.sequences = set(kept), sequences
         self.places: dict[Node, Part] = {}
         self.copies: dict[Node, tuple[int, ...]] = {}
         self.ordered = calls
@@ -142,7 +142,8 @@ class _Finder:
             return
         values = call.steps[0].outside.inputs
         windows = node.op.parts(*(i.spec.shape for i in node.inputs), **node.params)
-        if not (whole in self.places or None in windows or about(whole.spec.nbytes) >= memory.SMALL):
+        is_large = about(whole.spec.nbytes) >= memory.SMALL
+        if not (whole in self.places or None in windows or is_large or self.sequences):
             return
         if None in windows and whole not in self.places:
             (assigned,) = (w for w in windows if w is not None)
@@ -151,7 +152,7 @@ class _Finder:
         for number, (value, window) in enumerate(zip(values, windows, strict=True)):
             if not self._goes_into(whole, value, value.spec.shape, window, None in windows):
                 copies.append(number)
-        if whole in self.places or len(copies) < len(windows):
+        if whole in self.places or len(copies) < len(windows) or self.sequences:
             self.copies[whole] = tuple(copies)
 
     def _goes_into(
