@@ -23,7 +23,7 @@ from ..backends import Backend
 from ..ir import Node, Op
 from ..ir.sizes import At, about, count, same_shape
 from ..ir.strides import row_major
-from ..ops.layout import BROADCAST_TO, RESHAPE, SLICE, TRANSPOSE, Window, slices
+from ..ops.layout import BROADCAST_TO, RESHAPE, SLICE, TRANSPOSE, Window, are_apart, slices
 from ..runtime import memory
 from .schedule import Call, is_given_memory, may_alias, overwritten
 
@@ -285,11 +285,7 @@ def fill_rest(window: Window, shape: Shape, at: At) -> Callable[[Any, Any], None
 
 def _is_apart(read: Node, old: Node, window: Window) -> bool:
     """Return whether `read` is a window of `old` that has nothing in common with this one."""
-    if read.op is not SLICE or read.inputs[0] is not old:
-        return False
-    windows = list(zip(read.params["window"], window, strict=True))
-    forwards = all(step > 0 for pair in windows for *_, step in pair)
-    return forwards and any(stop <= begin or end <= start for (start, stop, _), (begin, end, _) in windows)
+    return read.op is SLICE and read.inputs[0] is old and are_apart(read.params["window"], window)
 
 
 def _is_written(call: Call, value: Node) -> bool:

@@ -12,7 +12,7 @@ from ..ir import Graph, Node
 from ..ir.sizes import same_shape
 from ..ops.declare import op_of
 from ..ops.index import slice_set
-from ..ops.layout import SLICE, Window, broadcast_to, slice_
+from ..ops.layout import SLICE, are_apart, broadcast_to, slice_
 from ..tensor import Tensor
 from ..tensor.tracing import copy_node, rebuild
 
@@ -61,17 +61,10 @@ def _origin(node: Node) -> tuple[Node, bool] | None:
             return None if first is None else (first, False)
         if array.params["window"] == window:
             return array, True
-        if not _are_apart(array.params["window"], window):
+        if not are_apart(array.params["window"], window):
             return None
         first, array = array, array.inputs[0]
     return None
-
-
-def _are_apart(a: Window, b: Window) -> bool:
-    """Return whether no element is in both windows."""
-    pairs = list(zip(a, b, strict=True))
-    forwards = all(step > 0 for pair in pairs for *_, step in pair)
-    return forwards and any(stop <= begin or end <= start for (start, stop, _), (begin, end, _) in pairs)
 
 
 def _unread(graph: Graph, origins: Mapping[Node, tuple[Node, bool]]) -> frozenset[Node]:
