@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mgb.backends import Backend, Kernel
+from mgb.backends import Backend, Kernel, Turn
 from mgb.ir import Graph
 from mgb.ops.bodies.transcendental import exp
 from mgb.ops.reduce import reduce_max, reduce_sum
@@ -116,6 +116,34 @@ class TestPromises:
                 found = [driver.place.get(a) for a in arrays]
                 _judged(driver, first, [x, y], [found[2]])
                 _judged(driver, then, [found[2], y], found[3:])
+
+    def test_sequence_matches_sequential_kernels(self, driver: Driver) -> None:
+        """Check windows of arrays that lie otherwise in a later call, copies, and what is in place."""
+        if not driver.backend.traits.sequences:
+            pytest.skip("traits.sequences is False")
+        x, y = samples("float32", (6, 50), 1), samples("float32", (6, 50), 2)
+        graph = of(lambda x, y: [x * y + 1], x[1:], y[1:])
+        require(driver, graph)
+        kernel = driver.compile(graph)
+
+        def layout(arrays: Sequence[Any]) -> list[Turn]:
+            a, b, z = arrays
+            first = Turn(kernel, ((a[1:], b[:-1], z[1:]),), (0, 0, 0), bases=(0, 1, 2))
+            copy = Turn(None, ((b[:1, ::-1], z[:1]),), (0, 0), bases=(1, 2))
+            again = Turn(kernel, ((z[:-1], b[1:], z[:-1]),), (0, 0, 0), bases=(2, 1, 2))
+            return [first, copy, again]
+
+        run = driver.backend.sequence([kernel], layout, 3, 2)
+        if run is None:
+            pytest.skip("Backend.sequence returns None for such kernels")
+        for given in (x, np.ascontiguousarray(x.T).T, x, x[::-1]):
+            z = np.empty_like(x)
+            for _ in range(2):
+                run(given, y, z)
+            first = np.vstack([y[:1, ::-1], given[1:] * y[:-1] + 1])
+            (want,) = judge(graph, [first[:-1], y[1:]], driver.backend.traits.denormals)
+            assert problem(z[:-1], want) is None
+            np.testing.assert_allclose(z[-1], first[-1], rtol=1e-5)
 
 
 def _run(

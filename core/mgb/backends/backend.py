@@ -114,6 +114,9 @@ class Turn:
     is_product : bool
         The third array becomes the product of two matrices of its dtype, float32 or float64. Of the second
         and the third one the columns lie side by side. Asked of backends with the trait `repeats_products`.
+    bases : tuple of int
+        In a `Backend.sequence`, which has one phase and no steps: the number of the array, among those of the
+        call, in whose memory each lies.
 
     Examples
     --------
@@ -129,6 +132,7 @@ class Turn:
     arrays: tuple[tuple[Any, ...], ...]
     steps: tuple[int, ...]
     is_product: bool = False
+    bases: tuple[int, ...] = ()
 
 
 class Backend(ABC):
@@ -250,6 +254,33 @@ class Backend(ABC):
         callable or None
             ``run(first, last)`` does the turns from `first` on, before `last`, and may be interrupted by a
             signal. None: call each kernel.
+        """
+        return None
+
+    def sequence(
+        self,
+        kernels: Sequence[Kernel],
+        layout: Callable[[Sequence[Any]], Sequence[Turn]],
+        count: int,
+        checked: int,
+    ) -> Callable[..., None] | None:
+        """Return one call for kernels and copies, one after the other, on windows of the arrays of a call.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+            Those in it, as `compile` and `join` gave them.
+        layout : callable
+            ``layout(arrays)`` gives the turns for the arrays of a call. For others that lie alike the same
+            windows, of the same bases, serve.
+        count, checked : int
+            How many arrays a call has; how many of the first ones may lie otherwise in another call.
+
+        Returns
+        -------
+        callable or None
+            ``run(*arrays)``, which may be called from several threads at once. Whatever ends it, each kernel
+            has written its results in full, or nothing of them. None: call each kernel.
         """
         return None
 

@@ -119,6 +119,8 @@ class Traits:
         Its `Backend.chain` can start kernels in a row as one graph of launches.
     repeats_products : bool
         Its `Backend.repeat` takes products of matrices.
+    sequences : bool
+        Its `Backend.sequence` makes kernels in a row one call.
     hands_over : bool
         Its kernels have `Kernel.results`, which are arrays of their own: the core gives them no memory.
     meshes : bool
@@ -172,6 +174,7 @@ class Traits:
     joins: bool = False
     launch_graphs: bool = False
     repeats_products: bool = False
+    sequences: bool = False
     hands_over: bool = False
     meshes: bool = False
     products: frozenset[str] = frozenset()
@@ -204,8 +207,8 @@ def _check(traits: Traits) -> None:
         if not isinstance(getattr(traits, name), kind):
             raise _refusal(name, getattr(traits, name), _members(kind))
     for name in (
-        "strided_outputs", "joins", "launch_graphs", "repeats_products", "hands_over", "meshes", "ieee",
-        "denormals",
+        "strided_outputs", "joins", "launch_graphs", "repeats_products", "sequences", "hands_over", "meshes",
+        "ieee", "denormals",
     ):  # fmt: skip
         if type(getattr(traits, name)) is not bool:
             raise _refusal(name, getattr(traits, name), ("True", "False"))

@@ -44,6 +44,7 @@ from .remat.rematerialize import rematerialize
 from .repeats import write_repeats
 from .resized import Stages, plain_graph
 from .schedule import is_loop, schedule
+from .sequences import in_rows
 from .short_rows import turn_short_rows
 
 
@@ -240,6 +241,7 @@ def _steps(graph: Graph, backend: Backend | None, options: Options) -> tuple[Ste
     found = turn_short_rows(graph, groups, backend.traits)
     if options.memory is None:
         found = write_repeats(found, backend.traits)
+    found = in_rows(found, backend.traits)
     return with_results(tuple(_given_to(backend, s, options) if s.fused else s for s in found))
 
 

@@ -15,6 +15,8 @@ from .plan import MemoryPlan, Place
 from .profile import Measured, clock
 from .routine import Routine
 from .schedule import Call
+from .sequencer import Sequencer
+from .sequences import sequences
 from .writer import Writer, packed
 
 
@@ -35,15 +37,30 @@ def generate(
     writer = kind(graph, plan, backend, options.launch_graph)
     writer.ask_spare(calls)
     writer.begin(calls)
-    for row in writer.rows(calls):
+    last = {n: k for k, call in enumerate(calls) for n in call.reads} | dict.fromkeys(
+        graph.outputs, len(calls)
+    )
+    for fits, numbers in sequences(calls, plan, None if options.profiling else backend, writer.is_sized):
+        run = calls[numbers.start : numbers.stop]
+        needed = {n for call in run for n in call.writes if last.get(n, -1) >= numbers.stop}
+        if fits and backend is not None and Sequencer(writer, run, needed).write(backend):
+            for k in numbers:
+                writer.drop(plan.dropped[k])
+        else:
+            _write(writer, calls, numbers)
+    writer.end()
+    writer.give_result()
+    return Routine(writer.source(), writer.bound, writer.recipes)
+
+
+def _write(writer: Writer, calls: Sequence[Call], numbers: range) -> None:
+    """Write the calls of these numbers one by one, or those together that the backend chains."""
+    for row in writer.rows(calls, numbers):
         if not writer.chained([calls[k] for k in row]):
             for k in row:
                 writer.call(calls[k])
         for k in row:
-            writer.drop(plan.dropped[k])
-    writer.end()
-    writer.give_result()
-    return Routine(writer.source(), writer.bound, writer.recipes)
+            writer.drop(writer.plan.dropped[k])
 
 
 @dataclass
@@ -102,6 +119,9 @@ class _IntoWriter(Writer):
         while (part := self.plan.places.get(node, Place()).part) is not None and part.window is None:
             node = part.whole
         return node
+
+    def lies_alike(self, node: Node) -> bool:
+        return node not in self.results and super().lies_alike(node)
 
     def fresh(self, node: Node) -> str:
         return self.results.get(node) or super().fresh(node)

@@ -23,7 +23,7 @@ from ..backends import Backend
 from ..ir import Node, Op
 from ..ir.sizes import At, about, count, same_shape
 from ..ir.strides import row_major
-from ..ops.layout import BROADCAST_TO, RESHAPE, SLICE, TRANSPOSE, Window, slices
+from ..ops.layout import BROADCAST_TO, RESHAPE, SLICE, TRANSPOSE, Window, are_apart, slices
 from ..runtime import memory
 from .schedule import Call, is_given_memory, may_alias, overwritten
 
@@ -116,7 +116,7 @@ def find_parts(calls: Sequence[Call], backend: Backend | None, kept: frozenset[N
     kept : frozenset of Node
         Values that need memory of their own, as those that leave the program.
     """
-    finder = _Finder(calls, kept)
+    finder = _Finder(calls, kept, backend is not None and backend.traits.sequences)
     if backend is not None and backend.traits.strided_outputs:
         for k in reversed(range(len(calls))):  # what is part of a larger one is known before its own parts
             finder.place(k)
@@ -124,8 +124,8 @@ def find_parts(calls: Sequence[Call], backend: Backend | None, kept: frozenset[N
 
 
 class _Finder:
-    def __init__(self, calls: Sequence[Call], kept: frozenset[Node]) -> None:
-        self.kept = set(kept)
+    def __init__(self, calls: Sequence[Call], kept: frozenset[Node], sequences: bool) -> None:
+        self.kept, self.sequences = set(kept), sequences
         self.places: dict[Node, Part] = {}
         self.copies: dict[Node, tuple[int, ...]] = {}
         self.ordered = calls
@@ -142,15 +142,17 @@ class _Finder:
             return
         values = call.steps[0].outside.inputs
         windows = node.op.parts(*(i.spec.shape for i in node.inputs), **node.params)
-        if not (whole in self.places or None in windows or about(whole.spec.nbytes) >= memory.SMALL):
+        is_large = about(whole.spec.nbytes) >= memory.SMALL
+        if not (whole in self.places or None in windows or is_large or self.sequences):
             return
         if None in windows and whole not in self.places:
-            self._take(values[windows.index(None)], whole, k)
+            (assigned,) = (w for w in windows if w is not None)
+            self._take(values[windows.index(None)], whole, k, assigned)
         copies = []
         for number, (value, window) in enumerate(zip(values, windows, strict=True)):
             if not self._goes_into(whole, value, value.spec.shape, window, None in windows):
                 copies.append(number)
-        if whole in self.places or len(copies) < len(windows):
+        if whole in self.places or len(copies) < len(windows) or self.sequences:
             self.copies[whole] = tuple(copies)
 
     def _goes_into(
@@ -172,11 +174,17 @@ class _Finder:
 
     # memory that is taken over
 
-    def _take(self, old: Node, new: Node, k: int) -> None:
-        """Let the result `new` of call `k` take the memory of `old`, if nobody needs that any more."""
+    def _take(self, old: Node, new: Node, k: int, window: Window) -> None:
+        """Let the result `new` of call `k` take the memory of `old`, if nobody needs that any more.
+
+        What is assigned to the window may be elsewhere in it.
+        """
         call, found = self.calls.get(old), self.uses.get(old, [])
         owns = call is not None and (overwritten(call.steps[0]) is not None or is_given_memory(call))
-        if owns and old not in self.kept and found[-1][0] == k and [u for u, _ in found].count(k) == 1:
+        others = [read for u, read in found if u == k and read is not old]
+        once = [u for u, _ in found].count(k) == 1 + len(others)
+        outside = all(_is_apart(read, old, window) for read in others)
+        if owns and old not in self.kept and found[-1][0] == k and once and outside:
             self.places[new] = Part(old, None)
             self.kept.add(old)
 
@@ -273,6 +281,11 @@ def fill_rest(window: Window, shape: Shape, at: At) -> Callable[[Any, Any], None
             whole[cut] = source[cut]
 
     return fill
+
+
+def _is_apart(read: Node, old: Node, window: Window) -> bool:
+    """Return whether `read` is a window of `old` that has nothing in common with this one."""
+    return read.op is SLICE and read.inputs[0] is old and are_apart(read.params["window"], window)
 
 
 def _is_written(call: Call, value: Node) -> bool:

@@ -95,15 +95,16 @@ class Writer:
         self.on_its_gpu(begin, device)
         self.lines += self.pending.glance(call)
 
-    def rows(self, calls: Sequence[Call]) -> list[list[int]]:
-        """Return the numbers of the calls.
+    def rows(self, calls: Sequence[Call], numbers: range) -> list[list[int]]:
+        """Return the numbers of calls.
 
         Single kernels in a row, which a backend may start at once, together.
         """
         rows: list[list[int]] = []
         before: str | None = None
         parts = parted(calls)
-        for k, call in enumerate(calls):
+        for k in numbers:
+            call = calls[k]
             device = call.writes[0].spec.device if call.is_plain else None
             if device is not None and device == before:
                 rows[-1].append(k)
@@ -143,6 +144,12 @@ class Writer:
         self.on_its_gpu(begin, calls[0].writes[0].spec.device)
         self.lines += self.pending.glance(calls[-1])
         return True
+
+    def lies_alike(self, node: Node) -> bool:
+        """Return whether the array of a value lies alike in all calls, row-major."""
+        place = self.plan.places.get(node)
+        is_own = place is not None and place.part is None and place.update is None
+        return is_own or node in self.row_major or self.names[node] in self.bound
 
     def on_its_gpu(self, begin: int, device: str) -> None:
         """Make their GPU current for the lines from `begin` on, where there are several."""
@@ -289,7 +296,7 @@ class Writer:
     def drop(self, nodes: Sequence[Node]) -> None:
         """Let go of eager results, so that their memory can be used again."""
         self.wait(nodes)
-        names = [self.names[n] for n in nodes if self.names[n] not in self.bound]
+        names = [name for n in nodes if (name := self.names.get(n)) is not None and name not in self.bound]
         if names:
             self.line(f"del {', '.join(names)}")
 

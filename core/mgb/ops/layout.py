@@ -125,6 +125,13 @@ def slices(window: Window) -> tuple[slice, ...]:
     return tuple(slice(a, None if step < 0 and b < 0 else b, step) for a, b, step in window)
 
 
+def are_apart(a: Window, b: Window) -> bool:
+    """Return whether no element is in both windows."""
+    pairs = list(zip(a, b, strict=True))
+    forwards = all(step > 0 for pair in pairs for *_, step in pair)
+    return forwards and any(stop <= begin or end <= start for (start, stop, _), (begin, end, _) in pairs)
+
+
 def _slice_infer(x: Spec, window: Window) -> Spec:
     if len(window) != x.ndim:
         raise ShapeError(f"slice: {len(window)} ranges for {x.ndim} axes")

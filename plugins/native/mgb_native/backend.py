@@ -18,6 +18,7 @@ from .code import Code, load
 from .frame import REFUSED, Frame
 from .launch import Launcher, Unit
 from .native import MACHINES, note, problem
+from .sequences import Layout, follower
 from .target import mismatch, package, target
 from .turns import repeated
 
@@ -34,6 +35,7 @@ def loop_traits(vocabulary: frozenset[str], priority: int) -> Traits:
         strided=Strided.ANY,
         joins=True,
         repeats_products=True,
+        sequences=True,
         short_rows=12,
         priority=priority,
         api_version=1,
@@ -48,9 +50,10 @@ def launched(units: Sequence[Any], source: str | Callable[[], str], state: Any =
     units : sequence of Unit
         As for `Launcher`.
     source, state
-        As for `Kernel`.
+        As for `Kernel`; without a state it has the launcher.
     """
     launcher = Launcher(units)
+    state = state or launcher
     if any(unit.refuses for unit in units):
         return Kernel(checked(launcher.run), source, state, hazards=launcher.hazards)
     whole = note is None  # an exception may come between two lines of the launcher in Python
@@ -133,6 +136,12 @@ class PlacedBackend(LaunchedBackend):
 
     def repeat(self, turns: Sequence[Turn]) -> Callable[[int, int], None] | None:
         return None if any(t.kernel and t.kernel.state.refuses for t in turns) else repeated(turns)
+
+    def sequence(
+        self, kernels: Sequence[Kernel], layout: Layout, count: int, checked: int
+    ) -> Callable[..., None] | None:
+        refuses = any(kernel.state.refuses for kernel in kernels)
+        return None if refuses else follower(layout, count, checked)
 
 
 class NativeBackend(PlacedBackend):

@@ -142,6 +142,16 @@ class Launcher:
         self._fill_site()
         self.run: Callable[..., None] = native().function(self.memory)
 
+    @property
+    def launcher(self) -> Launcher:
+        """Return this, as `Unit.launcher` returns that of one kernel."""
+        return self
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether one of the kernels does."""
+        return any(u.refuses for u in self.units)
+
     def _hazards(self) -> Iterator[tuple[int, int]]:
         x = y = 0
         for unit in self.units:
@@ -184,7 +194,7 @@ class Launcher:
         if program is None:
             if len(self.programs) >= PROGRAMS:
                 self.programs.clear()
-            program = self.programs[key] = self._build(arrays, threads)
+            program = self.programs[key] = self.built(arrays, threads, PARALLEL)
         native().grow(program.threads - 1)
         self._show(program)
         return program
@@ -203,10 +213,11 @@ class Launcher:
             self.site.recent = self.recent.address
             del replaced
 
-    def _build(self, arrays: Sequence[Array], threads: int) -> Program:
+    def built(self, arrays: Sequence[Array], threads: int, worth: int) -> Program:
+        """Return a program for inputs and outputs like `arrays`; so many nanoseconds are `worth` threads."""
         plans = self._plans(arrays)
-        parallel = sum(p.work for p in plans) >= PARALLEL
-        phases = self._phases(plans, threads) if parallel else [self._wholes(plans)]
+        parallel = sum(p.work for p in plans) >= worth
+        phases = self._phases(plans, threads, worth) if parallel else [self._wholes(plans)]
         signature = [word for a in arrays for word in (a.ndim, *a.shape, *a.strides)]
         work = _Work(
             signature=np.array(signature, np.int64),
@@ -236,13 +247,13 @@ class Launcher:
     def _wholes(self, plans: Iterable[Plan]) -> list[Part]:
         return [u.whole(p, first) for u, p, first in zip(self.units, plans, self._firsts(), strict=True)]
 
-    def _phases(self, plans: Iterable[Plan], threads: int) -> list[list[Part]]:
+    def _phases(self, plans: Iterable[Plan], threads: int, worth: int) -> list[list[Part]]:
         """Return one phase for all that is cut by rows, then those of the kernels that are cut by chunks."""
         together: list[Part] = []
         apart: list[list[Part]] = []
         for unit, plan, first in zip(self.units, plans, self._firsts(), strict=True):
             parts = _parts(plan, threads)
-            if not plan.parallel:
+            if plan.work < worth:
                 together.append(unit.whole(plan, first))
             elif plan.rows >= threads or plan.chunks < threads:
                 together.extend(unit.by_rows(plan, first, parts))

@@ -1,4 +1,4 @@
-/* How Python calls kernels: the function `run` of a launcher, and what Python asks of the pool.
+/* How Python calls kernels: the functions `run` of a launcher and `follow` of a sequence, and what it asks of the pool.
  *
  * A call finds the program for its arrays among a few recent ones and runs it, in some 100 ns without a Python
  * object but its arguments. All else is for the Python function `slow` of the launcher. The interface of CPython is
@@ -49,18 +49,18 @@ static bool endangered(void **list, const struct program *program) {
     return false;
 }
 
-/* Are as many threads wanted as the program is for, and are there as many? Not so when an exception came instead of an
+/* Are as many threads wanted as a program is for, and are there as many? Not so when an exception came instead of an
  * answer: that of a signal must not be lost. */
-static bool suits(const struct site *site, const struct program *program) {
-    if (program->threads == 0)
+static bool suits(void *counter, int64_t threads) {
+    if (threads == 0)
         return true;
-    PyObject *function = Py_NewRef(site->threads), *answer = PyObject_CallNoArgs(function);
+    PyObject *function = Py_NewRef(counter), *answer = PyObject_CallNoArgs(function);
     Py_DECREF(function);
     if (answer == NULL)
         return false;
     long wanted = PyLong_AsLong(answer);
     Py_DECREF(answer);
-    return wanted == program->threads && pool_workers + 1 >= program->threads;
+    return wanted == threads && pool_workers + 1 >= threads;
 }
 
 /* Run a program, which the caller keeps alive, on arrays: the inputs, outputs and constants. The GIL is held.
@@ -89,7 +89,7 @@ static enum status find(const struct site *site, void **list, int64_t count) {
             return UNFIT;
         /* From here on another thread may change the list of programs. */
         PyObject *owner = Py_NewRef(program->owner);
-        enum status status = suits(site, program) ? launch(program, list) : UNFIT;
+        enum status status = suits(site->threads, program->threads) ? launch(program, list) : UNFIT;
         Py_DECREF(owner);
         return status;
     }
@@ -145,6 +145,62 @@ static PyObject *py_function(PyObject *module, PyObject *site) {
     return PyCFunction_NewEx(&run_method, site, NULL);
 }
 
+/* Nanoseconds after which a sequence looks for signals. */
+enum { LIMIT = 50000000 };
+
+/* Do a sequence, which the caller keeps alive, on these arrays; the GIL is held. Return 0, or -1 with an exception. */
+static int follow_all(struct sequence *sequence, int64_t count, void **list) {
+    void *arrays[count + 1], *operands[sequence->most + 1];
+    for (int64_t k = 0; k < count; k++)
+        arrays[k] = PyArray_DATA(array(list[k]));
+    arrays[count] = NULL; /* what lies at known addresses */
+    int64_t next = sequence->is_free ? 0 : follow_kept(sequence, arrays, operands);
+    while (next >= 0 && next < sequence->action_count) {
+        PyThreadState *state = PyEval_SaveThread();
+        next = follow_free(sequence, next, LIMIT, arrays, operands);
+        PyEval_RestoreThread(state);
+        if (PyErr_CheckSignals())
+            return -1;
+    }
+    if (next < 0)
+        PyErr_NoMemory();
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* follow(*arrays). `self` is an array whose data is the route. */
+static PyObject *follow(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    const struct route *route = PyArray_DATA(array(self));
+    struct sequence *sequence = route->recent;
+    void **list = (void **)args;
+    if (sequence == NULL || given != route->count ||
+        !agree(list, route->checked, sequence->signature, route->array_type))
+        return call_slow(route->slow, args, given, NULL);
+    PyObject *owner = Py_NewRef(sequence->owner), *answer = NULL; /* another thread may change the route from here on */
+    if (suits(route->threads, sequence->threads))
+        answer = follow_all(sequence, given, list) ? NULL : Py_NewRef(Py_None);
+    else if (!PyErr_Occurred())
+        answer = call_slow(route->slow, args, given, NULL);
+    Py_DECREF(owner);
+    return answer;
+}
+
+static PyMethodDef follow_method = {
+    "follow", (PyCFunction)(void (*)(void))follow, METH_FASTCALL,
+    "follow(*arrays)\n--\n\nDo what the sequence does with these arrays."};
+
+static PyObject *py_follower(PyObject *module, PyObject *route) {
+    return PyCFunction_NewEx(&follow_method, route, NULL);
+}
+
+static PyObject *py_follow(PyObject *module, PyObject *const *args, Py_ssize_t given) {
+    if (given < 1)
+        return PyErr_Format(PyExc_TypeError, "follow takes the address of a sequence, then arrays");
+    struct sequence *sequence = PyLong_AsVoidPtr(args[0]);
+    if (sequence == NULL && PyErr_Occurred())
+        return NULL;
+    return follow_all(sequence, given - 1, (void **)args + 1) ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *py_launch(PyObject *module, PyObject *const *args, Py_ssize_t given) {
     if (given < 1)
         return PyErr_Format(PyExc_TypeError, "launch takes the address of a program, then arrays");
@@ -188,6 +244,10 @@ static PyObject *py_forget(PyObject *module, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"function", py_function, METH_O,
      "function(site)\n--\n\nReturn the function run(*inputs, out) of the site that is the data of an array."},
+    {"follower", py_follower, METH_O,
+     "follower(route)\n--\n\nReturn the function follow(*arrays) of the route that is the data of an array."},
+    {"follow", (PyCFunction)(void (*)(void))py_follow, METH_FASTCALL,
+     "follow(sequence, *arrays)\n--\n\nDo the sequence at an address on arrays."},
     {"launch", (PyCFunction)(void (*)(void))py_launch, METH_FASTCALL,
      "launch(program, *arrays)\n--\n\nRun the program at an address on inputs, outputs and constants."},
     {"repeat", py_repeat, METH_VARARGS,

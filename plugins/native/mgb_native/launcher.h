@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define VERSION 2
+#define VERSION 3
 
 /* A kernel: the addresses of its operands, its plan, the span of the work that this call is to do. */
 typedef int64_t kernel_function(void **operands, void *plan, int64_t *span);
@@ -58,19 +58,42 @@ struct site {
     struct program **recent; /* to be looked at first to last, then null; replaced as a whole, never changed */
 };
 
-/* What a loop does in each of its turns, one action after the other. */
+/* What a loop does in each of its turns, or a sequence once, one action after the other. */
 struct action {
     struct program *program;
     turn_function *function; /* where there is no program */
     void *plan;              /* of the function */
     int64_t count;           /* of the operands */
-    int64_t *addresses;      /* of the operands in each phase, one phase after the other, in the first turns */
-    int64_t *steps;          /* by how many bytes each moves from turn to turn */
+    int64_t *addresses;      /* of the operands in each phase, one phase after the other, in the first turns; in a
+                                sequence the number of the array that each lies in, which an address of 0 follows */
+    int64_t *steps;          /* by how many bytes each moves from turn to turn, or how far from its array it begins */
+};
+
+/* Actions on arrays of one set of shapes and strides. */
+struct sequence {
+    void *owner;        /* the Python object that owns this memory */
+    int64_t threads;    /* 0: of each action one thread is enough */
+    int64_t is_free;    /* does it take so long that other Python threads may run meanwhile? */
+    int64_t *signature; /* of the arrays that are checked the number of axes, the shape, the strides */
+    struct action *actions;
+    int64_t action_count;
+    int64_t most; /* operands of an action */
+};
+
+/* What the function `follow` of a sequence knows. */
+struct route {
+    void *slow;       /* the Python function for arrays that do not fit */
+    void *threads;    /* the Python function that tells how many threads are wanted */
+    void *array_type; /* the type of arrays */
+    int64_t count;    /* of the arrays */
+    int64_t checked;  /* of these: the first ones; others always lie alike */
+    struct sequence *recent; /* or null; replaced as a whole, never changed */
 };
 
 _Static_assert(sizeof(void *) == 8, "addresses are words");
 _Static_assert(sizeof(struct part) == 11 * 8 && sizeof(struct program) == 13 * 8, "as in native.py");
 _Static_assert(sizeof(struct site) == 8 * 8 && sizeof(struct action) == 6 * 8, "as in native.py");
+_Static_assert(sizeof(struct sequence) == 7 * 8 && sizeof(struct route) == 6 * 8, "as in native.py");
 
 /* pool.c: none of these touches a Python object. */
 extern int64_t pool_workers;
@@ -81,6 +104,8 @@ int run_free(struct program *program, void **arrays);
 int run_range(kernel_function *kernel, void *plan, int64_t count, int64_t threads);
 int64_t repeat(struct action *actions, int64_t count, int64_t phases, int64_t first, int64_t last, int64_t limit,
                void **operands);
+int64_t follow_kept(struct sequence *sequence, void **arrays, void **operands);
+int64_t follow_free(struct sequence *sequence, int64_t first, int64_t limit, void **arrays, void **operands);
 
 /* copies.c: the functions that kernels call, by name. */
 struct copy {

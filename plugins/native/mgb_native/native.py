@@ -8,7 +8,7 @@ from types import ModuleType
 from mgb.runtime import forking
 
 #: Of the `structures`, and of the functions that Python and kernels call; the same as in `launcher.h`.
-VERSION = 2
+VERSION = 3
 
 #: What setup.py builds. It imports nothing.
 LIBRARY = "mgb_native._launcher"

@@ -88,11 +88,6 @@ class Plan:
     shared: int
     work: float
 
-    @property
-    def parallel(self) -> bool:
-        """Return whether the work is for several threads; else a call keeps the GIL."""
-        return self.work >= PARALLEL
-
 
 def _domain(shapes: list[tuple[int, ...]], given: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that `shapes` broadcast to; an axis where all have length 1 is as in `given`."""

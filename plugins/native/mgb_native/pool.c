@@ -332,3 +332,39 @@ int64_t repeat(struct action *actions, int64_t count, int64_t phases, int64_t fi
     }
     return turn;
 }
+
+/* Do one action of a sequence. Return 0, or 1 when there is no memory. */
+static inline int act(struct action *action, void **arrays, void **operands, struct memory *own, struct memory *common) {
+    for (int64_t k = 0; k < action->count; k++)
+        operands[k] = (char *)arrays[action->addresses[k]] + action->steps[k];
+    if (action->program == NULL) {
+        action->function(operands, action->plan);
+        return 0;
+    }
+    if (action->program->threads > 1)
+        return run_free(action->program, operands);
+    return run_phases(action->program, operands, own, common, run_parts, KEEP);
+}
+
+/* Do a whole sequence, which is short and needs one thread; the GIL is held. Return as `follow_free`. */
+int64_t follow_kept(struct sequence *sequence, void **arrays, void **operands) {
+    int64_t done = 0;
+    while (done < sequence->action_count &&
+           !act(&sequence->actions[done], arrays, operands, &kept_own, &kept_common))
+        done++;
+    return done < sequence->action_count ? -1 : done;
+}
+
+/* Do the actions of a sequence from `first` on, for about `limit` nanoseconds. The GIL is not held. Return the action
+ * that comes next, or -1 when memory is lacking. */
+int64_t follow_free(struct sequence *sequence, int64_t first, int64_t limit, void **arrays, void **operands) {
+    enum { SOME = 16 };
+    struct memory own = {NULL, 0}, common = {NULL, 0};
+    int64_t start = now(), next = first, failed = 0;
+    while (!failed && next < sequence->action_count && now() - start < limit)
+        for (int64_t k = 0; !failed && k < SOME && next < sequence->action_count; k++)
+            failed = act(&sequence->actions[next++], arrays, operands, &own, &common);
+    trim(&own, 0);
+    trim(&common, 0);
+    return failed ? -1 : next;
+}

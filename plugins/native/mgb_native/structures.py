@@ -37,9 +37,27 @@ class Part(ctypes.Structure):
 
 
 class Action(ctypes.Structure):
-    """``struct action`` of `launcher.h`: what a loop does in each turn."""
+    """``struct action`` of `launcher.h`: what a loop does in each turn, or a sequence once."""
 
     _fields_ = [
         ("program", POINTER), ("function", POINTER), ("plan", POINTER), ("count", WORD),
         ("addresses", POINTER), ("steps", POINTER),
+    ]  # fmt: skip
+
+
+class Sequence(ctypes.Structure):
+    """``struct sequence`` of `launcher.h`: actions on arrays of one set of shapes and strides."""
+
+    _fields_ = [
+        ("owner", POINTER), ("threads", WORD), ("is_free", WORD), ("signature", POINTER),
+        ("actions", POINTER), ("action_count", WORD), ("most", WORD),
+    ]  # fmt: skip
+
+
+class Route(ctypes.Structure):
+    """``struct route`` of `launcher.h`: what ``follow`` of a sequence knows."""
+
+    _fields_ = [
+        ("slow", POINTER), ("threads", POINTER), ("array_type", POINTER), ("count", WORD), ("checked", WORD),
+        ("recent", POINTER),
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from mgb.backends import Turn
+from mgb.ir.strides import collapse
 
 from .native import native
 from .products import multiply, plan_of
@@ -42,7 +43,7 @@ class Turns:
             if turn.is_product:
                 plan, action.function = plan_of(*turn.arrays[0]), multiply(turn.arrays[0][0].dtype.name)
             else:
-                plan, action.function = _copy(turn), native().copy_rows
+                plan, action.function = copy_plan(*turn.arrays[0]), native().copy_rows
             action.plan = plan.ctypes.data
             self._kept.append(plan)
         else:
@@ -58,19 +59,20 @@ class Turns:
         self._kept += [addresses, steps]
 
 
-def _copy(turn: Turn) -> Any:
-    """Return the plan of a copy: rows that lie side by side in both arrays."""
-    source, target = turn.arrays[0]
-    row, axes = source.itemsize, list[tuple[int, int, int]]()
-    for length, s, t in reversed(list(zip(source.shape, source.strides, target.strides, strict=True))):
-        if length == 1:
-            continue
-        if not axes and s == t == row:
-            row *= length
-        else:
-            axes.append((length, t, s))
-    axes += [(1, 0, 0)] * (AXES - len(axes))
-    lengths, to, by = zip(*reversed(axes), strict=True)
+def copy_plan(source: Any, target: Any) -> Any:
+    """Return the plan of a copy: rows that lie side by side in both arrays.
+
+    None: they stand along too many axes.
+    """
+    loops = collapse(target.shape, [source.strides, target.strides])
+    axes = list(zip(loops.shape, *loops.strides, strict=True))
+    row = source.itemsize
+    if axes and axes[-1][1:] == (row, row):
+        row *= axes.pop()[0]
+    if len(axes) > AXES:
+        return None
+    axes = [(1, 0, 0)] * (AXES - len(axes)) + axes
+    lengths, by, to = zip(*axes, strict=True)
     return np.array([*lengths, row, *to, *by], np.int64)
 
 
