@@ -129,8 +129,8 @@ def test_plugins_import_only_allowed_parts(plugin: Path) -> None:
 
 #: Lines that groups of rooms may have; what is new goes where something goes.
 BUDGETS = {
-    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 22_980,
-    ("executor",): 6_100,
+    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 22_990,
+    ("executor",): 6_050,
     ("jit",): 17_200,
     ("autodiff", "loops", "transforms"): 3_250,
     ("storage", "profiling"): 3_900,
