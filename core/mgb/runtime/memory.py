@@ -102,7 +102,7 @@ class Stats:
     misses: int
 
 
-_lock = forking.lock()  # where the system is asked; between arrays and free lists there is none
+_lock = forking.lock()  # of the holders; between arrays and free lists there is none
 _free: dict[int, list[_Memory]] = {}
 _holders: weakref.WeakSet[Holder] = weakref.WeakSet()
 #: A number that is larger at every call.
@@ -158,10 +158,9 @@ def _block(size: int) -> Block:
 def _from_system(size: int) -> _Memory:
     """Return `size` bytes and room to align them; when the system has no more, the pool is emptied first."""
     global _misses, _limit
-    with _lock:
-        _limit = config.POOL_BYTES.whole()
-        _misses += 1
-        _free.setdefault(size, [])
+    _limit = config.POOL_BYTES.whole()
+    _misses += 1
+    _free.setdefault(size, [])
     memory = _allocate(size)
     memory.bytes = size
     if size < LARGE_PAGE:

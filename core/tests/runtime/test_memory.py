@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -338,3 +340,30 @@ def test_seen_ignores_new_arrays_at_reused_addresses() -> None:
     if not again:
         pytest.skip("no array came to the address of the one that died")
     assert not any(seen.same((other,)) for other in again)
+
+
+def test_exception_at_any_line_of_an_allocation_lets_other_threads_allocate() -> None:
+    for place in range(1, 40):
+        memory.empty_cache()
+        left = place
+
+        def trace(frame: Any, event: str, _argument: Any) -> Any:
+            nonlocal left
+            left -= event == "line"
+            if left == 0:
+                left = -1
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            memory.empty((1 << 20,), np.dtype("uint8"))
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        other = threading.Thread(target=memory.empty, args=((3 << 20,), np.dtype("uint8")), daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive(), place
