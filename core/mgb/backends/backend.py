@@ -272,7 +272,7 @@ class Backend(ABC):
             Those in it, as `compile` and `join` gave them.
         layout : callable
             ``layout(arrays)`` gives the turns for the arrays of a call. For others that lie alike the same
-            windows, of the same bases, serve.
+            windows, of the same bases, serve: an array that is written shares memory with no other one.
         count, checked : int
             How many arrays a call has; how many of the first ones may lie otherwise in another call.
 

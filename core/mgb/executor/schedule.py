@@ -211,25 +211,24 @@ def _overwriting_last(steps: Sequence[Step], order: list[int], readers: Mapping[
         for j in before:
             following.setdefault(j, []).append(k)
     missing = [len(before) for before in waits]
-    ready = [(0, place[k], k) for k in order if not missing[k]]
+    ready = [(False, place[k], k) for k in order if not missing[k]]
     heapify(ready)
     found = list[int]()
     while ready:
         late, at, k = heappop(ready)
         if not late and k in old and left[old[k]] > 1:  # the last reader brings it back
-            heappush(ready, (1, at, k))
+            heappush(ready, (True, at, k))
             continue
         found.append(k)
         for n in watched.get(k, ()):
             left[n] -= 1
             if left[n] == 1:
-                ready += [(0, place[j], j) for _, _, j in ready if old.get(j) is n]
-                ready = [each for each in ready if not (each[0] and old.get(each[2]) is n)]
+                ready = [(late and old.get(j) is not n, at, j) for late, at, j in ready]
                 heapify(ready)
         for j in following.get(k, ()):
             missing[j] -= 1
             if not missing[j]:
-                heappush(ready, (0, place[j], j))
+                heappush(ready, (False, place[j], j))
     return found
 
 

@@ -167,3 +167,15 @@ def test_large_stencils_match_numpy_with_any_number_of_threads(monkeypatch: pyte
         monkeypatch.setenv("MGB_NUM_THREADS", threads)
         check(run, heat, a, b)
         check(run, heat, a, b)
+
+
+def test_assignment_that_is_ready_before_its_turn_runs_once() -> None:
+    def body(x: Any) -> Any:
+        a, b = x * 2, x * 1
+        b[1:2] = x[0:1]
+        return a.sum(), b.sum()
+
+    x, run = R.normal(size=(6, 6)), trace(body)
+    for _ in range(2):
+        got = run(*tensors(x))
+    np.testing.assert_allclose([float(v) for v in got], body(x), rtol=1e-12)

@@ -61,11 +61,12 @@ class Follower:
         """Follow the sequence for arrays that lie in another way; Python does what native code cannot."""
         threads = num_threads()
         key = (threads, *((a.shape, a.strides) for a in arrays[: self.checked]))
-        if key not in self.made:
+        try:
+            made = self.made[key]
+        except KeyError:
             if len(self.made) >= KEPT:
                 self.made.clear()
-            self.made[key] = _Maker(arrays, self.checked, threads).made(self.layout(arrays))
-        made = self.made[key]
+            made = self.made[key] = _Maker(arrays, self.checked, threads).made(self.layout(arrays))
         if made is None:
             for turn in self.layout(arrays):
                 _do(turn)
