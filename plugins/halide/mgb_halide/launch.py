@@ -280,7 +280,7 @@ class Calls(Launcher):
         shared = max(work, default=0.0) * num_threads() <= sum(work)
         return plans if shared and len(plans) > 1 else [plan.alone for plan in plans]
 
-    def _phases(self, plans: Iterable[Any], threads: int) -> list[list[Part]]:
+    def _phases(self, plans: Iterable[Any], threads: int, worth: int) -> list[list[Part]]:
         firsts = zip(self.units, plans, self._firsts(), strict=True)
         return [[unit.together(plan, first) for unit, plan, first in firsts]]
 
