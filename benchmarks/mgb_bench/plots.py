@@ -1,25 +1,56 @@
-"""Plots as SVG text, with nothing to load: lines over a logarithmic axis, and bars around 1."""
+"""Plots as SVG text, by Matplotlib: lines over a logarithmic axis, and bars around 1."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from html import escape
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-#: Colours that colour-blind readers can tell apart (Okabe and Ito 2008); mgb and the limit have their own.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255", "#44aa99")
-OURS, LIMIT = "#000000", "#999999"
+from .peers import PEERS
+from .results import LIMITS
 
-WIDTH, HEIGHT = 460, 260
-LEFT, RIGHT, TOP, BOTTOM = 48, 120, 28, 34
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: One colour a peer, in every plot (Okabe and Ito 2008: colour-blind readers can tell them apart).
+COLOURS = dict(
+    zip(
+        PEERS,
+        ("#0072b2", "#56b4e9", "#e69f00", "#999933", "#009e73", "#cc79a7", "#882255", "#d55e00", "#6a3d9a"),
+        strict=True,
+    )
+)
+LIMIT, FASTER, SLOWER = "#999999", "#009e73", "#d55e00"
+
+#: Lines of what is no peer: backends of mgb, methods. They are black, and differ in their dashes.
+DASHES = ("-", "--", "-.", ":")
+
+#: What makes the SVG of equal figures equal text, with letters as text.
+_SETTINGS = {"svg.hashsalt": "mgb", "svg.fonttype": "none", "font.size": 8, "font.family": "sans-serif"}
 
 Points = Sequence[tuple[float, float]]
 
 
-def colours(names: Sequence[str]) -> dict[str, str]:
-    """Return one colour for each name."""
-    rest = iter(COLOURS * (len(names) // len(COLOURS) + 1))
-    return {n: OURS if n.startswith("mgb") else LIMIT if n.startswith("limit") else next(rest) for n in names}
+def styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return Matplotlib's style of the line of each contestant.
+
+    Examples
+    --------
+    >>> styles(["mgb:cpu_llvm", "numpy"])["numpy"] == styles(["numpy"])["numpy"]
+    True
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        black = [style for style in found.values() if style["color"] == "black"]
+        if name in COLOURS:
+            found[name] = {"color": COLOURS[name], "linewidth": 1}
+        elif name in LIMITS:
+            found[name] = {"color": LIMIT, "linewidth": 1, "linestyle": "--"}
+        else:
+            dashes = DASHES[len(black) % len(DASHES)]
+            found[name] = {"color": "black", "linewidth": 1.8, "linestyle": dashes}
+    return found
 
 
 def lines(title: str, series: Mapping[str, Points], labels: Mapping[float, str], unit: str) -> str:
@@ -34,62 +65,51 @@ def lines(title: str, series: Mapping[str, Points], labels: Mapping[float, str],
     unit : str
         Of y.
     """
-    highest = max(y for points in series.values() for _, y in points) * 1.08
-    first, last = math.log(min(labels)), math.log(max(labels))
-
-    def place(x: float, y: float) -> str:
-        across = (math.log(x) - first) / (last - first or 1.0)
-        return (f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},"
-                f"{HEIGHT - BOTTOM - y / highest * (HEIGHT - TOP - BOTTOM):.1f}")  # fmt: skip
-
-    parts = [_text(LEFT, 16, f"{title}, {unit}", weight="bold")]
-    for x, label in labels.items():
-        at, _, _ = place(x, 0).partition(",")
-        parts.append(_text(float(at), HEIGHT - 12, label, anchor="middle"))
-    for y in _marks(highest):
-        _, _, at = place(min(labels), y).partition(",")
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}" stroke="#ddd"/>')
-        parts.append(_text(LEFT - 6, float(at) + 4, f"{y:g}", anchor="end"))
-    for row, (name, colour) in enumerate(colours(list(series)).items()):
-        points = " ".join(place(*point) for point in series[name])
-        style = 'stroke-dasharray="5 3"' if colour == LIMIT else 'stroke-width="2"' if colour == OURS else ""
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" {style}/>')
-        parts.append(_text(WIDTH - RIGHT + 8, TOP + 14 * row + 6, name, fill=colour))
-    return _svg(WIDTH, HEIGHT, parts)
+    with _axes(5.4, 2.8) as (axes, text):
+        for (name, points), style in zip(series.items(), styles(list(series)).values(), strict=True):
+            axes.plot(*zip(*points, strict=True), label=name, **style)
+        axes.set_xscale("log")
+        axes.set_xticks(list(labels), list(labels.values()))
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y", color="#dddddd")
+        axes.set_title(f"{title}, {unit}", loc="left", fontweight="bold", parse_math=False)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False)
+    return text.getvalue()
 
 
 def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
     """Draw bars of ratios on a logarithmic axis, to the right of 1 and to the left of it."""
-    row, label = 18, 250
-    height = 34 + row * len(values) + 10
-    span = max(abs(math.log2(value)) for _, value in values) or 1.0
-    middle, half = label + 180, 160 / span
-    parts = [_text(10, 16, title, weight="bold")]
-    for place, (name, value) in enumerate(values):
-        y, length = 34 + row * place, math.log2(value) * half
-        colour = "#009e73" if value >= 1 else "#d55e00"
-        parts.append(_text(label, y + 10, name, anchor="end"))
-        box = f'x="{min(middle, middle + length):.1f}" y="{y}" width="{abs(length):.1f}" height="12"'
-        parts.append(f'<rect {box} fill="{colour}"/>')
-        parts.append(_text(label + 360, y + 10, f"{value:.2f}"))
-    parts.append(f'<line x1="{middle}" x2="{middle}" y1="28" y2="{height - 6}" stroke="#333"/>')
-    return _svg(label + 410, height, parts)
+    names, ratios = [name for name, _ in values], [value for _, value in values]
+    with _axes(7, 0.6 + 0.17 * len(values)) as (axes, text):
+        colours = [FASTER if ratio >= 1 else SLOWER for ratio in ratios]
+        drawn = axes.barh(range(len(ratios)), [ratio - 1 for ratio in ratios], left=1, color=colours)
+        axes.bar_label(drawn, [f"{ratio:.2f}" for ratio in ratios], padding=3)
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(min(*ratios, 0.5) / 1.6, max(*ratios, 2) * 1.6)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.axvline(1, color="#333333", linewidth=1)
+        axes.set_title(title, loc="left", fontweight="bold", parse_math=False)
+    return text.getvalue()
 
 
-def _marks(highest: float) -> list[float]:
-    """Return four to eight round numbers from 0 on."""
-    step = 10 ** math.floor(math.log10(highest))
-    step = next(step * f for f in (0.2, 0.5, 1, 2) if highest / (step * f) <= 8)
-    return [step * i for i in range(int(highest / step) + 1)]
+@contextmanager
+def _axes(width: float, height: float) -> Iterator[tuple[Axes, io.StringIO]]:
+    """Give axes of `width` by `height` inches to draw on, and where their SVG is written at the end."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
-
-def _text(
-    x: float, y: float, text: str, anchor: str = "start", fill: str = "#222", weight: str = "normal"
-) -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}">'
-            f"{escape(text)}</text>")  # fmt: skip
-
-
-def _svg(width: float, height: float, parts: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-size="11" '
-    return head + 'font-family="sans-serif">' + "".join(parts) + "</svg>"
+    text = io.StringIO()
+    with rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height))
+        axes = figure.add_subplot()
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        yield axes, text
+        figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    whole = text.getvalue()
+    text.seek(0)
+    text.truncate()
+    text.write(whole[whole.index("<svg") :])  # a page holds it: neither prologue nor type of document
