@@ -38,15 +38,20 @@ LARGE_PAGE = 1 << 21
 #: An odd number of cache lines, times 0 up to `PLACES` - 1.
 STEP, PLACES = 17 * ALIGNMENT, 16
 
+#: Memory that lay idle while so much came from the system is for sizes that are asked for no more: where the
+#: pool is full, it goes first.
+IDLE_MISSES = 64
+
 BYTE = np.dtype(np.uint8)
 
 
 class _Memory(np.ndarray[Any, np.dtype[Any]]):
     """Bytes from the system; a class of its own, so that NumPy, in search of a base, stops at the block."""
 
-    __slots__ = ("bytes", "start")
+    __slots__ = ("bytes", "idle_since", "start")
 
     bytes: int  # what an array may use, from `start` on
+    idle_since: int  # the number of misses when it came back to the pool
     start: int
 
 
@@ -161,6 +166,7 @@ def _from_system(size: int) -> _Memory:
     _limit = config.POOL_BYTES.whole()
     _misses += 1
     _free.setdefault(size, [])
+    _make_room(size)
     memory = _allocate(size)
     memory.bytes = size
     if size < LARGE_PAGE:
@@ -168,6 +174,22 @@ def _from_system(size: int) -> _Memory:
     else:
         memory.start = -memory.ctypes.data % LARGE_PAGE + _misses % PLACES * STEP
     return memory
+
+
+def _make_room(size: int) -> None:
+    """Give the system what nobody asked for in a long while, until all that is in use could come back."""
+    global _pooled
+    with suppress(IndexError):  # an array of another thread was faster
+        while _pooled + _live + size > _limit:
+            idle = min((kept for kept in list(_free.values()) if kept), key=_idle_since, default=None)
+            if idle is None or _misses - _idle_since(idle) < IDLE_MISSES:
+                return
+            _pooled -= idle.pop(0).bytes
+
+
+def _idle_since(kept: list[_Memory]) -> int:
+    """Return when the oldest of a free list came back; the last to come back is the first to leave."""
+    return kept[0].idle_since
 
 
 def _allocate(size: int) -> _Memory:
@@ -187,6 +209,7 @@ def _take_back(memory: _Memory) -> None:
     _live -= size
     if _pooled + size <= _limit:
         _pooled += size
+        memory.idle_since = _misses
         _free[size].append(memory)
 
 

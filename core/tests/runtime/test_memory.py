@@ -133,6 +133,30 @@ def test_pool_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.stats().pooled == 0
 
 
+def test_sizes_that_are_asked_for_no_more_leave_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_POOL_BYTES", str(8 << 20))
+    past = [memory.empty((length * 1024,), FLOAT) for length in range(20, 120)]  # each of its own size
+    del past
+    for _ in range(memory.IDLE_MISSES + 4):
+        step = [memory.empty(LARGE, FLOAT) for _ in range(4)]
+        del step
+    before = memory.stats()
+    step = [memory.empty(LARGE, FLOAT) for _ in range(4)]
+    assert memory.stats().misses == before.misses
+    del step
+    assert memory.stats().pooled <= 8 << 20
+
+
+def test_steps_that_need_more_than_the_pool_keep_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGB_POOL_BYTES", str(8 << 20))
+    for _ in range(3 * memory.IDLE_MISSES):
+        before = memory.stats()
+        step = [memory.empty((length << 16,), FLOAT) for length in range(1, 9)]  # 9 MiB
+        found = memory.stats()
+        del step
+    assert found.hits - before.hits >= 6
+
+
 class Holder:
     """Keeps `nbytes`."""
 
