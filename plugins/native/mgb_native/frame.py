@@ -157,6 +157,12 @@ class Frame(codegen.Frame[Operand]):
         """The tables whose elements are the lanes of dots: they have to lie side by side."""
         return tuple(o for n in self.dots for o in self.tables_of[n] if o.moves)
 
+    @cached_property
+    def lined(self) -> tuple[Operand, ...]:
+        """The inputs whose elements are copied side by side where they lie apart."""
+        inputs = (o for o in self.operands if o.moves and not (o.is_iota or o.is_output))
+        return tuple(o for o in inputs if o not in self.laid)
+
     def scatters(self, node: Node) -> bool:
         """Return whether neighbours in the innermost loop lie anywhere in the table of `node`."""
         if node in self.sinks and not (self.columns and all(map(self.is_full, node.inputs[1:]))):
@@ -315,10 +321,11 @@ class Frame(codegen.Frame[Operand]):
             found += [Buffer(f"w{i}", "int64", "piece", False, v)] if v in first else []
         for i, o in enumerate(self.laid):
             found += [Buffer(f"d{o.name}", o.dtype, f"lines {i}", False, o.node)]
-            found += [Buffer(f"e{o.name}", "int64", "note", False, o.node)]
-        moving = [o for o in self.operands if o.moves and not o.is_iota and o not in self.laid]
-        sides = {False: "g", True: "s"}  # what is gathered, what is streamed
-        return (*found, *(_buffer(f"{sides[o.is_output]}{o.name}", o.node, "piece", False) for o in moving))
+        for o in (*self.laid, *self.lined):
+            found.append(Buffer(f"e{o.name}", "int64", "note", False, o.node))
+        written = [o for o in self.operands if o.moves and o.is_output]
+        found += [_buffer(f"g{o.name}", o.node, "piece", False) for o in self.lined]
+        return (*found, *(_buffer(f"s{o.name}", o.node, "piece", False) for o in written))
 
     @cached_property
     def row_values(self) -> list[Node]:

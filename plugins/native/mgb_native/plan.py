@@ -310,6 +310,7 @@ class Planner(Sinks):
             "g": not (self.gathers or self.tiled),
             "s": not (self.streams or self.scatters),
             "d": not self.gathers,
+            "e": not self.gathers,
         }  # not needed by these arrays
         tile = self.tile * self.pitch if self.tiled else 0
         used, words = [0, 0], self.words

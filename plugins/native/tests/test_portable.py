@@ -67,6 +67,39 @@ print(softmax.backend)
 """
 
 
+#: A column of a matrix that all rows of a kernel share, and one that two passes read.
+SHARED_COLUMN = """
+import numpy as np
+import mgb, mgb.functional as F
+from mgb.jit import trace
+from mgb_native import portable
+
+copied = []
+portable_copy = portable._copy
+portable._copy = lambda bits, shape, *places: (copied.append(shape), portable_copy(bits, shape, *places))
+rng = np.random.default_rng(3)
+x, w, wide = (rng.standard_normal(s).astype(np.float32) for s in ((300, 512), (512, 4), (300, 1024)))
+
+@trace
+def weighted(x, w):
+    return (x * w[:, 1]).sum(1)
+
+@trace
+def softmax(x):
+    return F.softmax(x[:, ::2], axis=1)
+
+half = wide[:, ::2].astype(np.float64)
+e = np.exp(half - half.max(1, keepdims=True))
+e /= e.sum(1, keepdims=True)
+for traced, arrays, truth in ((weighted, (x, w), x @ w[:, 1]), (softmax, (wide,), e)):
+    for _ in range(2):
+        copied.clear()
+        found = traced(*map(mgb.tensor, arrays)).numpy()
+        np.testing.assert_allclose(found, truth, rtol=1e-4, atol=1e-4)
+    print(copied.count((512,)))
+"""
+
+
 def python(code: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -102,6 +135,11 @@ def test_every_backend_runs_without_the_library(backend: str, threads: str, tmp_
     code = MISSING + f"BACKEND = {backend!r}" + WORK
     printed = python(code, MGB_NUM_THREADS=threads, MGB_CACHE_DIR=str(tmp_path))
     assert printed.split() == [backend.lower()]
+
+
+def test_what_rows_share_is_laid_out_once(tmp_path: Path) -> None:
+    printed = python(MISSING + SHARED_COLUMN, MGB_NUM_THREADS="1", MGB_CACHE_DIR=str(tmp_path))
+    assert printed.split() == ["1", "300"]  # for all rows; once a row for all passes
 
 
 def test_missing_library_is_a_note_with_its_remedy() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from mgb.codegen import alongs
 from mgb.ir import Node
@@ -31,16 +32,32 @@ class Dots(Given):
     look_at: dict[Operand, str]
 
     def forget_lines(self) -> None:
-        """Note that no terms are laid out."""
-        for o in self.frame.laid:
-            self.store(self.number(0, WORD), self._note(o), self.index(0), WORD)
+        """Note that nothing is laid out."""
+        for o in (*self.frame.laid, *self.frame.lined):
+            self.when(self.is_uneven(o), partial(self._forget, o))
+
+    def _forget(self, o: Operand) -> None:
+        self.store(self.number(0, WORD), self._note(o), self.index(0), WORD)
 
     def _note(self, o: Operand) -> str:
         return self.view("i64", self.buffer(self.buffer_of(f"e{o.name}", o.node)))
 
     def is_uneven(self, o: Operand) -> str:
-        """Return whether the elements of a table that are the lanes of a dot lie apart."""
+        """Return whether the elements of an operand that are the lanes of a loop lie apart."""
         return self.compare("ne", self.slot(o.at), self.index(o.itemsize))
+
+    def unless_laid(self, o: Operand, address: str, count: str, lay_out: Callable[[], None]) -> None:
+        """Lay out what lies at `address`, unless it is what was laid out last, as what all rows share."""
+        words, note = [self.change("bitcast", x, INDEX, WORD) for x in (address, count)], self._note(o)
+        before = [self.load(note, self.index(k), WORD) for k in range(NOTE)]
+        same = [self.compare("eq", a, b, WORD) for a, b in zip(words, before, strict=True)]
+
+        def lay_out_and_note() -> None:
+            lay_out()
+            for k, word in enumerate(words):
+                self.store(word, note, self.index(k), WORD)
+
+        self.when(self.compare("eq", self.both(*same), self.number(0, BIT), BIT), lay_out_and_note)
 
     def laid(self, o: Operand, address: str, count: str) -> str:
         """Return where `count` elements of a table, from `address` on, lie side by side, term by term.
@@ -49,23 +66,13 @@ class Dots(Given):
         """
         if o not in self.frame.laid:
             return address
-        buffer, note = self.buffer(self.buffer_of(f"d{o.name}", o.node)), self._note(o)
+        buffer = self.buffer(self.buffer_of(f"d{o.name}", o.node))
         terms = self.frame.axis_at(o.node, alongs(o.node)[o.side].index(None), o.side)
-        across = self.slot(terms + 1)
-        given = (buffer, address, self.slot(o.at), count, across, self.slot(terms), self.slot("line"))
+        given = (buffer, address, self.slot(o.at), count, self.slot(terms + 1), self.slot(terms))
+        tile = partial(self.call, f"mgb_tile_{8 * o.itemsize}", *given, self.slot("line"))
 
         def lie() -> Sequence[str]:
-            words = [self.change("bitcast", x, INDEX, WORD) for x in (address, count)]
-            before = [self.load(note, self.index(k), WORD) for k in range(NOTE)]
-            same = [self.compare("eq", a, b, WORD) for a, b in zip(words, before, strict=True)]
-            is_new = self.compare("eq", self.both(*same), self.number(0, BIT), BIT)
-
-            def lay_out() -> None:
-                self.call(f"mgb_tile_{8 * o.itemsize}", *given)
-                for k, word in enumerate(words):
-                    self.store(word, note, self.index(k), WORD)
-
-            self.when(is_new, lay_out)
+            self.unless_laid(o, address, count, tile)
             return (buffer,)
 
         return self.when(self.is_uneven(o), lie, [(address, INDEX)])[0]

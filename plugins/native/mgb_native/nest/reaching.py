@@ -94,7 +94,8 @@ class Reaching(Scanning):
             return start
         buffer, step = self.buffer(self.buffer_of("g", o.node)), self.slot(o.at)
 
-        gather = partial(self.call, f"mgb_gather_{8 * o.itemsize}", buffer, start, step, count)
+        copy = partial(self.call, f"mgb_gather_{8 * o.itemsize}", buffer, start, step, count)
+        gather = partial(self.unless_laid, o, start, count, copy)
 
         def lie() -> Sequence[str]:
             if span is not None:
@@ -102,8 +103,7 @@ class Reaching(Scanning):
             gather()
             return (buffer,)
 
-        apart = self.compare("ne", step, self.index(o.itemsize))
-        return self.when(apart, lie, [(start, INDEX)])[0]
+        return self.when(self.is_uneven(o), lie, [(start, INDEX)])[0]
 
     def tiled(
         self, o: Operand, start: str, count: str, span: tuple[str, str], gather: Callable[[], None]
