@@ -24,15 +24,31 @@ static void mgb_ask(const char *address, int64_t bytes) {
         __builtin_prefetch(address + offset, 0, 3);
 }
 
-/* Copy a cache line past the caches. */
-INLINE void stream_line(char *target, const char *source) {
+/* Copy whole cache lines past the caches. A line in one store leaves at once; in several it waits for the others. */
 #if defined(__x86_64__)
-    for (int k = 0; k < 4; k++)
-        _mm_stream_si128((__m128i *)target + k, _mm_loadu_si128((const __m128i *)source + k));
-#else
-    memcpy(target, source, LINE);
-#endif
+static __attribute__((target("avx512f"))) void stream_by_512(char *target, const char *source, int64_t bytes) {
+#pragma GCC unroll 4
+    for (int64_t place = 0; place < bytes; place += LINE)
+        _mm512_stream_si512((__m512i *)(target + place), _mm512_loadu_si512(source + place));
 }
+
+static __attribute__((target("avx"))) void stream_by_256(char *target, const char *source, int64_t bytes) {
+    for (int64_t place = 0; place < bytes; place += LINE / 2)
+        _mm256_stream_si256((__m256i *)(target + place), _mm256_loadu_si256((const __m256i *)(source + place)));
+}
+
+static void stream(char *target, const char *source, int64_t bytes) {
+    if (__builtin_cpu_supports("avx512f"))
+        stream_by_512(target, source, bytes);
+    else if (__builtin_cpu_supports("avx"))
+        stream_by_256(target, source, bytes);
+    else
+        for (int64_t place = 0; place < bytes; place += sizeof(__m128i))
+            _mm_stream_si128((__m128i *)(target + place), _mm_loadu_si128((const __m128i *)(source + place)));
+}
+#else
+static void stream(char *target, const char *source, int64_t bytes) { memcpy(target, source, bytes); }
+#endif
 
 /* Copy `bytes` past the caches: whole lines of the target by non-temporal stores. */
 static void mgb_flush(char *target, const char *source, int64_t bytes) {
@@ -41,8 +57,7 @@ static void mgb_flush(char *target, const char *source, int64_t bytes) {
         head = bytes;
     int64_t over = (bytes - head) % LINE, tail = bytes - over;
     memcpy(target, source, head);
-    for (int64_t place = head; place < tail; place += LINE)
-        stream_line(target + place, source + place);
+    stream(target + head, source + head, tail - head);
     memcpy(target + tail, source + tail, over);
 }
 
