@@ -23,7 +23,7 @@ COLOURS = dict(
 )
 LIMIT, FASTER, SLOWER = "#999999", "#009e73", "#d55e00"
 
-#: Lines of what is no peer: backends of mgb, methods. They are black, and differ in their dashes.
+#: Lines of backends of mgb, and of methods, which are not among the peers: black, each with its dashes.
 DASHES = ("-", "--", "-.", ":")
 
 #: What makes the SVG of equal figures equal text, with letters as text.

@@ -179,17 +179,13 @@ def _from_system(size: int) -> _Memory:
 def _make_room(size: int) -> None:
     """Give the system what nobody asked for in a long while, until all that is in use could come back."""
     global _pooled
-    with suppress(IndexError):  # an array of another thread was faster
+    with suppress(IndexError):  # nothing is idle, or an array of another thread was faster
         while _pooled + _live + size > _limit:
-            idle = min((kept for kept in list(_free.values()) if kept), key=_idle_since, default=None)
-            if idle is None or _misses - _idle_since(idle) < IDLE_MISSES:
+            lists = [kept for kept in list(_free.values()) if kept]  # each the oldest first
+            oldest = min(lists, key=lambda kept: kept[0].idle_since, default=[])
+            if _misses - oldest[0].idle_since < IDLE_MISSES:
                 return
-            _pooled -= idle.pop(0).bytes
-
-
-def _idle_since(kept: list[_Memory]) -> int:
-    """Return when the oldest of a free list came back; the last to come back is the first to leave."""
-    return kept[0].idle_since
+            _pooled -= oldest.pop(0).bytes
 
 
 def _allocate(size: int) -> _Memory:

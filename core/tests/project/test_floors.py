@@ -129,7 +129,7 @@ def test_plugins_import_only_allowed_parts(plugin: Path) -> None:
 
 #: Lines that groups of rooms may have; what is new goes where something goes.
 BUDGETS = {
-    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 22_990,
+    ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 23_000,
     ("executor",): 6_050,
     ("jit",): 17_200,
     ("autodiff", "loops", "transforms"): 3_250,
