@@ -100,20 +100,25 @@ def without_memory(place: int, function: Callable[[], Any]) -> bool:
 
 def by_signal(longest: float, function: Callable[[], Any]) -> None:
     """Call `function`, then wait, with a signal at a random moment of `longest` seconds."""
+    printed: list[Any] = []  # Python only prints what is raised inside a finalizer
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, handle)
+    before, hook = signal.signal(signal.SIGALRM, handle), sys.unraisablehook
+    sys.unraisablehook = lambda lost: (printed.append if lost.exc_type is KeyboardInterrupt else hook)(lost)
     callbacks, gc.callbacks[:] = gc.callbacks[:], []  # JAX's; what is raised inside one is only printed
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, longest))
         function()
+        if printed:
+            raise KeyboardInterrupt
         time.sleep(longest + 60)  # the signal ends this sleep
         raise AssertionError("the exception of a signal was lost")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
         gc.callbacks[:] = callbacks
 
 
