@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import signal
 import time
+import weakref
 from contextlib import suppress
 
 import numpy as np
@@ -224,6 +226,17 @@ def test_signals_during_deferred_computation_leave_state_consistent():
         for _ in range(4):
             add()
         _signals_while(add, weight, 20)
+
+
+def test_signal_in_a_finalizer_counts_as_an_interrupt():
+    def end_an_object():
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        value = Tensor([1.0])
+        weakref.finalize(value, signal.raise_signal, signal.SIGALRM)
+        del value
+
+    with pytest.raises(KeyboardInterrupt):
+        by_signal(1.0, end_an_object)
 
 
 def test_failed_deferred_program_applies_its_update_at_most_once():
