@@ -44,6 +44,22 @@ def test_contestant_order_rotates() -> None:
     assert "".join(calls) == "abcbcacab"
 
 
+def test_all_contestants_are_timed_alike_where_one_is_short() -> None:
+    calls: list[str] = []
+
+    def taking(name: str, seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            calls.append(name)
+            time.sleep(seconds)
+
+        return call
+
+    race = Race({"short": taking("short", 0.02), "long": taking("long", 0.06)}, warmup=1)
+    calls.clear()
+    race.round()
+    assert calls == ["short"] * 2 + ["long"] * 2  # one call that is not timed, one that is
+
+
 def test_short_calls_are_repeated_and_long_ones_are_not() -> None:
     timings = interleave({"short": lambda: None, "long": lambda: time.sleep(0.005)}, rounds=1)
     assert timings["short"].repeats > 10
