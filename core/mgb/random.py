@@ -40,7 +40,10 @@ __all__ = [
 ]  # fmt: skip
 
 #: What a traced function may call of it: see `holding`.
-__tracing__ = dict.fromkeys(("seed", "set_rng_state"), "impure")
+__tracing__ = {
+    **dict.fromkeys(("seed", "set_rng_state"), "impure"),
+    **dict.fromkeys(("uniform", "normal", "exponential", "gamma", "beta", "bernoulli"), "computes"),
+}
 
 Size = int | Sequence[int] | None
 

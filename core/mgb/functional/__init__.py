@@ -35,6 +35,9 @@ from .unpooling import *
 from .volumes import *
 from .windows import *
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "computes"}
+
 __all__ = ["Elemwise", "distributed", "loss", "nn"]
 __all__ += complex_numbers.__all__
 __all__ += einstein.__all__ + elemwise.__all__ + math.__all__ + matrices.__all__ + metric.__all__

@@ -44,9 +44,6 @@ from .unpooling import *
 from .volumes import *
 from .windows import *
 
-#: What a traced function may call of it: see `holding`.
-__tracing__ = {"dropout": "elementwise"}
-
 __all__ = [
     "dropout", "embedding", "indexing_one_hot", "interpolate", "linear", "one_hot", "pad", "pixel_shuffle",
     "scaled_dot_product_attention",

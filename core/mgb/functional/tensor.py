@@ -32,9 +32,6 @@ from ..ops.scatter import scatter_reduce
 from ..tensor import Tensor
 from ..tensor.apply import tensors
 
-#: What a traced function may call of it: see `holding`.
-__tracing__ = {"where": "elementwise"}
-
 __all__ = [
     "arange", "broadcast_to", "cast", "concat", "cond_take", "copy", "dimshuffle", "expand_dims",
     "eye", "flatten", "full", "full_like", "gather", "indexing_one_hot", "linspace", "masked_fill",

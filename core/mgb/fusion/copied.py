@@ -12,7 +12,7 @@ from ..ir.sizes import about
 from ..ops.declare import op_of
 from ..ops.layout import RESHAPE, TRANSPOSE, concat, reshape
 from ..ops.primitives import bitcast
-from ..passes.rewrite import COMPUTING, full, node_of, rewrite
+from ..passes.rewrite import COMPUTING, beneath, full, node_of, rewrite
 from ..tensor import Tensor
 from .copies import copies
 from .legality import DEFAULT, FusionConfig, accepts
@@ -61,9 +61,7 @@ def copied(graph: Graph, traits: Traits, config: FusionConfig = DEFAULT) -> Grap
 
 def _computed(value: Tensor, traits: Traits, config: FusionConfig) -> Tensor:
     """Return `value` as an op of a kernel computes it, if none writes it where it will stand already."""
-    source = node_of(value)
-    while source.op in (RESHAPE, TRANSPOSE):
-        (source,) = source.inputs
+    source = beneath(node_of(value), RESHAPE, TRANSPOSE)
     stands = source.op.kind in COMPUTING or source.op.kind is Kind.GATHER or source.op.parts is not None
     if stands or about(value.size) < LARGE:
         return value

@@ -29,7 +29,7 @@ from ..ops.layout import (
 )
 from ..passes.broadcasts import delay_broadcasts
 from ..passes.reshapes import delay_reshapes
-from ..passes.rewrite import inputs_of, needed_by, node_of, reshaped, rewrite, shaped
+from ..passes.rewrite import beneath, inputs_of, needed_by, node_of, reshaped, rewrite, shaped
 from ..tensor import Tensor
 from ..tensor.apply import apply
 from .axes import are_plain, axes_split, between, ends, plain_split, stretched_axes
@@ -192,10 +192,7 @@ def _stretched(value: Tensor, groups: Sequence[Shape], shape: Shape) -> Tensor:
 
 def _may_copy(node: Node) -> bool:
     """Return whether it is a reshape of a view other than a reshape."""
-    seen = node.op is RESHAPE
-    while node.op is RESHAPE:
-        (node,) = node.inputs
-    return seen and node.op.moves is not None
+    return node.op is RESHAPE and beneath(node, RESHAPE).op.moves is not None
 
 
 def copies(node: Node) -> bool:
@@ -216,16 +213,11 @@ def _lying(node: Node) -> Shape | None:
 def _repeated(node: Node, *values: Tensor) -> Tensor | None:
     """Return a computed value repeated along one axis as a ``concat`` of itself, or None."""
     inner = inputs_of(values[0], BROADCAST_TO) if node.op is RESHAPE else None
-    if inner is None or inner[0].ndim != values[0].ndim or not _is_computed(node_of(inner[0])):
+    is_computed = inner is not None and beneath(node_of(inner[0]), RESHAPE).op.kind is Kind.ELEMENTWISE
+    if inner is None or not is_computed or inner[0].ndim != values[0].ndim:
         return None
     lengths = zip(inner[0].shape, values[0].shape, strict=True)
     axes = [a for a, (own, full) in enumerate(lengths) if own != full]
     if len(axes) != 1 or values[0].shape[axes[0]] > FEW:
         return None
     return reshaped(concat(*inner * int(values[0].shape[axes[0]]), axis=axes[0]), node.spec.shape)
-
-
-def _is_computed(node: Node) -> bool:
-    while node.op is RESHAPE:
-        (node,) = node.inputs
-    return node.op.kind is Kind.ELEMENTWISE

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import dtypes
 from ..ir.scalars import FOLLOWED, SCALARS, Scalar, Whole, are_numbers, computed, fixed, plain
 from ..tensor import Tensor
-from ..tensor.apply import follow
+from ..tensor.apply import follow_exact
 from .guard import Guard, Guards
 from .source import ObjectRef, Scope, Source, format_value
 from .tree import exact_key
@@ -32,8 +31,8 @@ _SIGNS = {
 _OF_ANY_TYPE = frozenset({operator.pow, pow})
 
 
-#: Functions in C that compute a number from numbers, and would read their values without a hook.
-_OF_NUMBERS = frozenset({int, float, bool, *(f for f in vars(math).values() if callable(f))})
+#: Functions and types in C that compute a number from numbers, and would read their values without a hook.
+_OF_NUMBERS = frozenset({bool, *FOLLOWED, *(f for f in vars(math).values() if callable(f))})
 
 
 class _Constant(Source):
@@ -168,8 +167,5 @@ def computed_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def make_tensor(number: Scalar, *args: Any, **kwargs: Any) -> Tensor:
-    """Return the Tensor of a symbolic number. It is symbolic unless it rounds otherwise than operands do."""
-    made = Tensor(number.value, *args, **kwargs)
-    is_exact = made.dtype in (dtypes.float32, dtypes.float64) or type(number) is Whole
-    follow(made, number) if is_exact else number.fixed()
-    return made
+    """Return the Tensor of a symbolic number, symbolic where that is exact."""
+    return follow_exact(Tensor(number.value, *args, **kwargs), number)

@@ -25,6 +25,9 @@ __array_api_version__ = VERSIONS[-1]
 
 newaxis = None
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "computes"}
+
 __all__ = [
     "__array_api_version__", "bool", "e", "fft", "inf", "linalg", "matmul", "matrix_transpose", "nan",
     "newaxis", "pi", "tensordot", "vecdot",

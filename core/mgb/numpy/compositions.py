@@ -16,6 +16,7 @@ from ml_dtypes import finfo
 
 from ..errors import ShapeError
 from ..functional import math, rearrange, tensor
+from ..functional.complex_numbers import complex, is_complex
 from ..ir import dtypes
 from ..ir.sizes import amount
 from ..ops import elementwise as e
@@ -194,7 +195,12 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor
 
 
 def round_even(a: Tensor, decimals: int = 0) -> Tensor:
-    """Round to `decimals` digits after the point; halfway cases go to the even neighbour."""
+    """Round to `decimals` digits after the point; halfway cases go to the even neighbour.
+
+    Of complex numbers both parts are rounded.
+    """
+    if is_complex(a):
+        return complex(round_even(a.real, decimals), round_even(a.imag, decimals))
     if decimals == 0:
         return +a if a.dtype.kind in "biu" else round(a)
     if decimals > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: 
         if isinstance(obj, list | tuple) and _holds_tensors(obj):
             parts = [asarray(one, dtype=dtype, device=device) for one in obj]
             return stack(parts, 0)
+        if isinstance(obj, Number):
+            return full((), obj, dtype=dtype, device=device)
         return Tensor(obj, _natural(obj) if dtype is None else dtype, device)
     made = astype(obj, obj.dtype if dtype is None else dtype, copy=copy is True, device=device)
     if copy is False and made is not obj:
@@ -80,7 +83,8 @@ def _holds_tensors(obj: Sequence[Any]) -> bool:
 
 def _natural(obj: Any) -> np.dtype[Any]:
     """Return the dtype of an array, or that of what is made of numbers."""
-    dtype: np.dtype[Any] = as_given(plain(obj)).dtype
+    obj = plain(obj)
+    dtype: np.dtype[Any] = as_given(obj).dtype
     if hasattr(obj, "dtype") or dtype not in dtypes.INEXACT:
         return dtype
     return dtypes.constructed(dtype)

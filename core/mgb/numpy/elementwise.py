@@ -66,7 +66,9 @@ from ..ops import elementwise as e
 from ..ops import primitives
 from ..ops.bodies import division
 from ..tensor import Tensor
+from .compositions import as_tensor as _as_tensor
 from .compositions import clip as _clip
+from .compositions import round_even as _round
 
 #: What a traced function may call of it: see `holding`.
 __tracing__ = {"*": "elementwise"}
@@ -151,7 +153,6 @@ reciprocal     = unary("reciprocal", e.reciprocal, "``1 / x``.", "1 / ")
 remainder      = binary("remainder", division.mod, "``x - y * floor(x / y)``, with the sign of `y`.")
 signbit        = unary("signbit", e.signbit, "Is it negative, or -0.0?")
 
-_round = unary("round", primitives.round, "")
 _trunc = unary("trunc", e.trunc, "")
 # fmt: on
 
@@ -182,12 +183,14 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
 def round(x: Any, /) -> Tensor:
     """Return the nearest whole number; halfway cases go to the even one. Integers stay as they are.
 
+    Of complex numbers both parts are rounded.
+
     Examples
     --------
     >>> mgb.numpy.round(mgb.tensor([0.5, 1.5, -1.7]))
     Tensor([ 0.,  2., -2.], device=xpux:0)
     """
-    return +x if is_whole(x) else _round(x)
+    return _round(_as_tensor(x))
 
 
 def trunc(x: Any, /) -> Tensor:

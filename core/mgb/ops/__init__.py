@@ -21,6 +21,9 @@ from .images import contract as contract
 from .images import pooling as pooling
 from .random import bits as bits
 
+#: What a traced function may call of it: see `holding`.
+__tracing__ = {"*": "computes"}
+
 _WAITING = (
     "linalg.linear_systems",
     "linalg.decompositions",

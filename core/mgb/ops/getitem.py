@@ -14,7 +14,7 @@ from ..ir import dtypes
 from ..ir.scalars import SCALARS, Size, Whole, fixed
 from ..ir.sizes import count, indices
 from ..tensor import Tensor
-from ..tensor.apply import followed_number, literal, number
+from ..tensor.apply import literal, number
 from .declare import broadcast_shapes
 from .dynamic import dynamic_slice, dynamic_slice_set
 from .index import index_get, index_set, slice_set
@@ -93,10 +93,8 @@ def updated(x: Tensor, key: Any, value: Any) -> Tensor:
     ShapeError
         `value` does not broadcast to the shape of ``x[key]``.
     """
-    if type(value) in dtypes.WEAK:
+    if type(value) in dtypes.WEAK or (type(value) in SCALARS and type(value.value) in dtypes.WEAK):
         value = number("x[key] = value", value, x.dtype, x.device)
-    elif type(value) in SCALARS and type(value.value) in dtypes.WEAK:
-        value = followed_number("x[key] = value", value, x.dtype, x.device)
     elif not isinstance(value, Tensor):
         value = literal(value, x.dtype, x.device)
     if value.dtype != x.dtype:

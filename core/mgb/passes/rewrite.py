@@ -96,6 +96,13 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     return node if inputs == node.inputs else Node(node.op, inputs, node.params, node.spec, node.source)
 
 
+def beneath(node: Node, *views: Op) -> Node:
+    """Return what `node` is a view of, seen through the ops `views`."""
+    while node.op in views:
+        (node,) = node.inputs
+    return node
+
+
 # values
 
 
@@ -104,8 +111,7 @@ def constant_of(node: Node) -> Any | None:
 
     It is seen through reshapes and broadcasts.
     """
-    while node.op in (RESHAPE, BROADCAST_TO):
-        (node,) = node.inputs
+    node = beneath(node, RESHAPE, BROADCAST_TO)
     return node.params["value"].reshape(())[()] if node.op is CONST and node.spec.size == 1 else None
 
 

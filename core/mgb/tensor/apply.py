@@ -252,10 +252,8 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     exact = []
     try:
         for a, given, wanted in zip(args, key[1:], targets, strict=True):
-            if type(a) in _WEAK:
+            if type(a) in _WEAK or type(a) in SCALARS:
                 exact.append(number(op.name, a, wanted, device or devices.default()))
-            elif type(a) in SCALARS:
-                exact.append(followed_number(op.name, a, wanted, device or devices.default()))
             else:
                 exact.append(a if given == wanted else _cast(a, dtype=wanted))
     except ConversionError:
@@ -266,18 +264,18 @@ def _promoted(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return tuple(exact)
 
 
-def followed_number(name: str, value: Scalar, dtype: np.dtype[Any], device: str) -> Tensor:
-    """Make a `number` of a weak one that is symbolic."""
-    made = number(name, value.value, dtype, device)
-    follow(made, value)
-    return made
-
-
 def follow(tensor: Tensor, value: Scalar) -> None:
     """Have the trace for which `value` is symbolic recreate `tensor` of it at each call, or else fix it."""
     session = ACTIVE.get()
     if session is None or not session.follows(tensor, value):
         value.fixed()
+
+
+def follow_exact(tensor: Tensor, value: Scalar) -> Tensor:
+    """Have the trace `follow` a Tensor made of `value`; fix that where it rounds otherwise than operands."""
+    is_exact = tensor.dtype in (dtypes.float32, dtypes.float64) or type(value) is not Scalar
+    follow(tensor, value) if is_exact else value.fixed()
+    return tensor
 
 
 def _compared(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -399,16 +397,21 @@ def _array_of(name: str, value: Any) -> Any:
 
 
 def number(name: str, value: Any, dtype: np.dtype[Any], device: str) -> Tensor:
-    """Return a literal of `dtype` made of a weak number."""
+    """Return a literal of `dtype` made of a weak number, symbolic if that is."""
     try:
-        array = quietly(np.array, (value, dtype), _NONE)
+        array = quietly(np.array, (value.value if type(value) in SCALARS else value, dtype), _NONE)
     except (OverflowError, TypeError, ValueError) as error:
         raise ConversionError(f"{name}: {value} does not fit in {dtype}") from error
-    return constant(array, device)
+    made = constant(array, device)
+    if type(value) in SCALARS:
+        follow(made, value)
+    return made
 
 
 def literal(value: Any, dtype: Any = None, device: str | None = None) -> Tensor:
     """Return a Tensor of a value that stands in the program text: a trace compares it and never feeds it."""
+    if type(value) in SCALARS:
+        return follow_exact(literal(value.value, dtype, device), value)
     value = np.asarray(value) if isinstance(value, np.ndarray) else value  # what stands for one has to stay
     array = as_array(value, dtype)
     return constant(devices.to_host(array), str(device) if device else devices.of_array(array))

@@ -6,7 +6,8 @@ its variable ``__tracing__`` maps the name of a function or class, or ``"*"`` fo
 * ``"impure"``: it changes or reads what no guard tells;
 * ``"changes"``: it changes its object in a way that is not a value of a Tensor;
 * ``"tells"``: this method tells the session itself which `Holder` it works with;
-* ``"elementwise"``: it takes numbers as operands of ops, and only computes with them;
+* ``"computes"``: it only computes with the numbers that it takes, and keeps none;
+* ``"elementwise"``: likewise, and what it takes are operands of ops, whose errors explain themselves;
 * ``"watched"``, of all: the module is written as by a user.
 """
 

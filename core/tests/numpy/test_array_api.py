@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from array_api_signatures import ELEMENTS, FFT, LINALG, METHODS, PAIRS, SIGNATURES
 from mgb import dtypes
-from mgb.errors import ConversionError
+from mgb.errors import ConversionError, ShapeError
 from mgb.jit import trace
 from mgb.ops.declare import op_of
 from mgb.ops.elementwise import nextafter
@@ -396,6 +396,22 @@ def test_nextafter_body_matches_numpy(dtype: str) -> None:
         np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(want[want == 0]))
     with pytest.raises(ConversionError, match="needs float32 or float64, got float16"):
         xp.nextafter(xp.ones(1, dtype="float16"), 2.0)
+
+
+def test_round_rounds_both_parts_of_complex_numbers() -> None:
+    values = np.array([0.5 + 1.5j, -2.5 - 0.25j, 1.26 + 3j], np.complex64)
+    x = xp.asarray(values)
+    np.testing.assert_array_equal(xp.round(x).numpy(), np.round(values))
+    np.testing.assert_allclose(np.round(x, 1).numpy(), np.round(values, 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axis"),
+    [(((3, 1), (3, 4)), -1), (((4,), (1,)), -1), (((1, 3), (2, 3)), -2), (((3,), (2, 3)), -2)],
+)
+def test_vecdot_rejects_vectors_of_different_lengths(shapes: Any, axis: int) -> None:
+    with pytest.raises(ShapeError, match=r"vecdot: vectors of \d+ and \d+ elements along axis"):
+        xp.vecdot(*map(xp.ones, shapes), axis=axis)
 
 
 def test_array_api_compat_recognizes_tensors() -> None:

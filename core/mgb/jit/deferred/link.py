@@ -190,7 +190,8 @@ class Link:
     def remove(self, child: Link) -> None:
         """Remove `child` and all links after it."""
         self.children.remove(child)
-        self._by_key = None
+        if self._by_key is not None:
+            self._by_key[child.key].remove(child)
         if self.next is child:
             self.next = self.children[-1] if self.children else NOTHING
 

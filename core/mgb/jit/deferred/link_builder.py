@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from ...ir import Node, Op, Spec, const_node, input_node
@@ -136,7 +137,7 @@ class LinkBuilder:
             near = (self._like[1].next,)
         self._like = None
         here = (link for link in reversed(at.children) if link.source == source)  # sequences share their root
-        like = next((like for like in (*near, *here) if like.matches(op, params, len(inputs))), None)
+        like = next((like for like in chain(near, here) if like.matches(op, params, len(inputs))), None)
         if like is None:
             return frozenset()
         self._like = at, like

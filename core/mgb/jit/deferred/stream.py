@@ -154,8 +154,9 @@ class Stream(TreeSession):
         """Handle an op that never came here before; a strict stream compares it with its record."""
 
     def _is_megamorphic(self, op: Op, params: dict[str, Any]) -> bool:
-        """Check whether `op` came here with many other parameters."""
-        return sum(c.op is op and c.params != params for c in self._at.children) >= _MOST_VARIANTS
+        """Check whether `op` came here with many other parameters lately."""
+        lately = self._at.children[-4 * _MOST_VARIANTS :]  # of hundreds, where shapes are always new
+        return sum(c.op is op and c.params != params for c in lately) >= _MOST_VARIANTS
 
     def read(self, tensor: Tensor) -> Any:
         """Return the array of `tensor`, and compute everything that waits."""

@@ -102,13 +102,13 @@ def given_to(
     """
     callee = callee_of(function)
     rule: Callable[[Any], Any] = functools.partial(_fixed, _consumes(callee))
-    if _is_operator(callee) and any(issubclass(type(value), Tensor) for value in args):
+    if _asks_tensors(function, callee) and any(issubclass(type(value), Tensor) for value in args):
         rule = measured
     elif _takes(callee, args) and all(_takes(part, ()) for part in _called_by(callee, args, kwargs)):
         return args, kwargs
     elif known.top_of(callee) == "mgb":
-        says = known.said_of(callee.__module__, callee.__name__) == "elementwise"
-        rule = measured if says else lambda value: measured(_plain(value, but_lengths))
+        computes = known.said_of(callee.__module__, callee.__name__) in ("computes", "elementwise")
+        rule = measured if computes else lambda value: measured(_plain(value, but_lengths))
     return tuple(map(rule, args)), {name: rule(value) for name, value in kwargs.items()}
 
 
@@ -178,8 +178,9 @@ def _called_by(callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
     return [callee_of(value) for value in handed if callable(value) and not issubclass(type(value), Tensor)]
 
 
-def _is_operator(callee: Any) -> bool:
-    return isinstance(callee, np.ufunc) or callee is divmod or known.top_of(callee) == "_operator"
+def _asks_tensors(function: Any, callee: Any) -> bool:
+    """Return whether a call is a Tensor's to compute if one is among the operands: operators, and NumPy's."""
+    return callee is divmod or known.top_of(callee) == "_operator" or known.top_of(function) == "numpy"
 
 
 def _takes(callee: Any, args: tuple[Any, ...]) -> bool:

@@ -35,12 +35,22 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """Return the inner products of the vectors along `axis`, with the conjugates of those in `x1`.
 
+    Raises
+    ------
+    ShapeError
+        The vectors of one are longer than those of the other; one of length 1 is not broadcast.
+
     Examples
     --------
     >>> mgb.numpy.vecdot(mgb.tensor([1.0, -2.0]), mgb.tensor([3.0, 0.5]))
     Tensor(2., device=xpux:0)
     """
     x1, x2 = tensors("vecdot", (x1, x2))
+    ndim = max(x1.ndim, x2.ndim)
+    along = normalize_axis("vecdot", axis, ndim)[0] - ndim  # counted from the end, where shapes are aligned
+    lengths = [x.shape[along] if -along <= x.ndim else 1 for x in (x1, x2)]
+    if lengths[0] != lengths[1]:
+        raise ShapeError(f"vecdot: vectors of {lengths[0]} and {lengths[1]} elements along axis {axis}")
     terms = conj(x1) * x2
     return math.sum(terms, axis).astype(terms.dtype)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import mgb.functional as F
 import mgb.module as M
+import mgb.numpy as xp
 import numpy as np
 import pytest
 from following import SKIPPING, X, same, skipping
@@ -117,6 +118,48 @@ OF_NUMPY: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", OF_NUMPY)
 def test_numpy_scalars_become_inputs(name: str, kind: Any) -> None:
     check(trace(OF_NUMPY[name]), *((tensor(X), kind(0.5 * n)) for n in (2, 3, 5, 6, 8, 9)), records=2)
+
+
+MASK = X > 0
+
+#: Functions of mgb and NumPy that are given a number beside Tensors, or alone.
+GIVEN: dict[str, Callable[[Any, Any], Any]] = {
+    "full": lambda x, n: F.full((3,), n) + x[0],
+    "full of a dtype": lambda x, n: F.full((3,), n, dtype="float64"),
+    "full_like": F.full_like,
+    "masked_fill": lambda x, n: F.masked_fill(x, tensor(MASK), n),
+    "pad": lambda x, n: F.pad(x, ((1, 0), (0, 2)), constant_value=n),
+    "linspace": lambda x, n: F.linspace(n, 20.0, 5),
+    "smooth_l1_loss": lambda x, n: F.loss.l1_loss(x, F.full_like(x, n)),
+    "label_smooth": lambda x, n: F.loss.cross_entropy(x, tensor([0] * len(X)), label_smooth=n / 20),
+    "np.clip": lambda x, n: np.clip(x, -n, n),
+    "np.where": lambda x, n: np.where(x > 0, x, n),
+    "np.full_like": np.full_like,
+    "np.nan_to_num": lambda x, n: np.nan_to_num(F.sqrt(x), nan=n),
+    "array API": lambda x, n: (xp.full((2,), n), xp.asarray(n) * x, xp.clip(x, None, n)),
+    "NumPy's types": lambda x, n: (np.float32(n) * x, x - np.float64(n), x * np.int64(n), np.int16(n)),
+}
+
+
+@skipping
+@pytest.mark.parametrize("kind", [int, float])
+@pytest.mark.parametrize("name", GIVEN)
+def test_number_given_to_a_function_becomes_an_input(name: str, kind: Any, wrap: Any) -> None:
+    check(wrap(GIVEN[name]), *((tensor(X), kind(n)) for n in (2, 3, 5, 6, 8, 9)), records=2)
+
+
+def test_number_that_is_rounded_to_an_integer_is_guarded() -> None:
+    check(
+        trace(lambda x, n: F.full((3,), n, dtype="int32") * x[0]),
+        *((tensor(X), n) for n in (2.25, 2.75, 3.5, 2.25)),
+        records=3,
+    )
+
+
+def test_shape_of_a_changing_number_is_as_in_eager_code() -> None:
+    traced = trace(lambda x, n: F.full((n,), 2.0) + x[0, 0])
+    for n in range(1, 40):
+        assert same(traced(tensor(X), n), traced.__wrapped__(tensor(X), n))
 
 
 # what Python decides by a number
