@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from math import fsum
 from pathlib import Path
 
 import mgb
@@ -107,10 +108,10 @@ def _rows(reads: Mapping[Node, Sequence[Node]], depth: Mapping[Node, int]) -> li
 def _placed(rows: Sequence[Sequence[Node]]) -> dict[Node, tuple[float, float, float]]:
     """The left end, the top and the width of each box."""
     widths = [[_LETTER * len(_label(n)) + 16 for n in row] for row in rows]
-    whole = max(sum(w) + 14 * (len(w) - 1) for w in widths)
+    whole = max(fsum(w) + 14 * (len(w) - 1) for w in widths)  # `sum` rounds otherwise from Python 3.12 on
     found = {}
     for number, (row, wide) in enumerate(zip(rows, widths, strict=True)):
-        left = 10 + (whole - sum(wide) - 14 * (len(wide) - 1)) / 2
+        left = 10 + (whole - fsum(wide) - 14 * (len(wide) - 1)) / 2
         for node, width in zip(row, wide, strict=True):
             found[node] = left, 10.0 + number * (_HIGH + _BETWEEN), width
             left += width + 14
