@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Number
 from typing import Any, Literal, overload
 
 from ..errors import ConversionError, ShapeError
@@ -224,7 +225,7 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
     Parameters
     ----------
     inps : sequence of Tensor
-        Of one shape, except along `axis`; dtypes are promoted.
+        Of one shape, except along `axis`; dtypes are promoted. A Python number is a vector of one element.
     axis : int
         Along which they are joined.
     device : str, optional
@@ -242,7 +243,7 @@ def concat(inps: Sequence[Any], axis: int = 0, device: str | None = None) -> Ten
     """
     if not len(inps):
         raise ShapeError("concat: needs at least one array, got an empty list")
-    parts = tensors("concat", inps)
+    parts = tensors("concat", [[x] if isinstance(x, Number) else x for x in inps])
     parts = tuple(x.to(device) for x in parts) if device is not None else parts
     return layout.concat(*parts, axis=_axis("concat", axis, parts[0].ndim))
 

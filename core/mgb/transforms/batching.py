@@ -19,6 +19,7 @@ from ..runtime.precision import exactly
 from ..tensor import Tensor, as_given
 from ..tensor.apply import apply, constant
 from ..tensor.tracing import rebuild
+from .arrays import on_arrays
 
 
 class Value(NamedTuple):
@@ -75,6 +76,7 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
     Tensor([3., 7.], device=xpux:0)
     """
 
+    @on_arrays
     @wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten((args, kwargs))

@@ -17,6 +17,7 @@ from ..ops.creation import zeros_like
 from ..ops.layout import reshape
 from ..tensor import Tensor, next_level
 from ..tensor.apply import literal
+from .arrays import on_arrays
 from .batching import as_tensor, vmap
 
 Argnums = int | Sequence[int]
@@ -119,6 +120,7 @@ def value_and_grad(
     (10.0, [2.0, 6.0])
     """
 
+    @on_arrays
     @wraps(function)
     def both(*args: Any, **kwargs: Any) -> Any:
         of_leaves, primals, structure = _of_parts(function, args, kwargs, argnums)
@@ -146,6 +148,7 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fal
     """
     both = value_and_grad(function, argnums, has_aux)
 
+    @on_arrays
     @wraps(function)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, grads = both(*args, **kwargs)
@@ -172,6 +175,7 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> A
     return (linear.results(), pullback, linear.aux) if has_aux else (linear.results(), pullback)
 
 
+@on_arrays
 def jvp(function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """Return ``function(*primals)`` and its derivative in the direction of `tangents`.
 
@@ -225,6 +229,7 @@ def jacrev(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
     [[2.0, 0.0], [0.0, 6.0]]
     """
 
+    @on_arrays
     @wraps(function)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         of_leaves, primals, structure = _of_parts(function, args, kwargs, argnums)
@@ -253,6 +258,7 @@ def jacfwd(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., 
     [[2.0, 0.0], [0.0, 6.0]]
     """
 
+    @on_arrays
     @wraps(function)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         of_leaves, primals, structure = _of_parts(function, args, kwargs, argnums)

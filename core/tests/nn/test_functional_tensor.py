@@ -11,6 +11,7 @@ import pytest
 from mgb import Tensor
 from mgb.errors import ConversionError, ShapeError
 from mgb.ir import Kind, Spec
+from mgb.jit import trace
 from mgb.tensor.tracing import graph_of
 from scipy import special
 
@@ -374,3 +375,14 @@ def test_atan2_and_keyword_arguments() -> None:
     same(F.atan2(x=wide(y), y=wide(X)), np.arctan2(X, y))
     same(F.isnan(inp=Tensor([1.0, np.nan])), [False, True])
     same(F.isinf(inp=Tensor([1.0, np.inf])), [False, True])
+
+
+def test_concat_takes_numbers_as_vectors_of_one_element() -> None:
+    # as MegEngine's code joins shapes: F.concat([x.shape[:1], 256])
+    shape = Tensor((2, 3))
+    assert F.concat([shape, 256]).tolist() == [2, 3, 256]
+    assert F.concat([shape, 256]).dtype == "int32"
+    assert F.concat([1.5, shape, 2]).tolist() == [1.5, 2.0, 3.0, 2.0]
+    traced = trace(lambda x, n: F.concat([x, n]) * 2)
+    for n in (1, 2, 3):
+        assert traced(shape, n).tolist() == [4, 6, 2 * n]

@@ -132,7 +132,7 @@ BUDGETS = {
     ("errors", "runtime", "ir", "tensor", "ops", "passes", "backends", "codegen", "fusion"): 23_000,
     ("executor",): 6_050,
     ("jit",): 17_200,
-    ("autodiff", "loops", "transforms"): 3_250,
+    ("autodiff", "loops", "transforms"): 3_300,
     ("storage", "profiling"): 3_900,
 }
 
