@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..jit.tree import flatten
-from ..tensor import Tensor, as_given
-from ..tensor.session import ACTIVE
+from ..tensor import Tensor, active_trace, as_given
 
 
 def on_arrays(transformed: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +30,7 @@ def on_arrays(transformed: Callable[..., Any]) -> Callable[..., Any]:
             return transformed(*args, **kwargs)
         args, kwargs = structure.build(map(_tensor_of, leaves))
         found, structure = flatten(transformed(*args, **kwargs))
-        if ACTIVE.get() is not None:
+        if active_trace() is not None:
             return structure.build(iter(found))
         return structure.build(np.array(x) if isinstance(x, Tensor) else x for x in found)
 

@@ -7,6 +7,7 @@ from typing import Any
 import mgb
 import numpy as np
 import pytest
+from auto_sessions import auto
 from mgb.jit import trace
 from scipy.optimize import check_grad, minimize, rosen_der, rosen_hess
 
@@ -72,3 +73,10 @@ def test_gradient_inside_a_trace_keeps_the_dtype_of_arrays() -> None:
     assert (value.dtype, slope.dtype) == (np.float64, np.float64)
     np.testing.assert_allclose(slope.numpy(), rosen_der(START), rtol=1e-12)
     assert traced.stats()["body_runs"] <= 2
+
+
+def test_arrays_come_back_where_ops_are_deferred() -> None:
+    with auto():
+        value, slope = mgb.value_and_grad(rosen)(START)
+    assert isinstance(value, np.ndarray) and isinstance(slope, np.ndarray)
+    np.testing.assert_allclose(slope, rosen_der(START), rtol=1e-12)

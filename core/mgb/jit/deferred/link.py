@@ -191,7 +191,10 @@ class Link:
         """Remove `child` and all links after it."""
         self.children.remove(child)
         if self._by_key is not None:
-            self._by_key[child.key].remove(child)
+            same = self._by_key[child.key]
+            same.remove(child)
+            if not same:
+                del self._by_key[child.key]
         if self.next is child:
             self.next = self.children[-1] if self.children else NOTHING
 

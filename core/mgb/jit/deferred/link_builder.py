@@ -132,12 +132,10 @@ class LinkBuilder:
         self, at: Link, op: Op, inputs: Sequence[Tensor], params: dict[str, Any], source: str
     ) -> frozenset[int]:
         """Return the operands that are Python numbers and differ from those of the last time."""
-        near = (at.next,)
-        if self._like is not None and self._like[0] is at:
-            near = (self._like[1].next,)
+        near = self._like[1].next if self._like is not None and self._like[0] is at else at.next
         self._like = None
         here = (link for link in reversed(at.children) if link.source == source)  # sequences share their root
-        like = next((like for like in chain(near, here) if like.matches(op, params, len(inputs))), None)
+        like = next((like for like in chain((near,), here) if like.matches(op, params, len(inputs))), None)
         if like is None:
             return frozenset()
         self._like = at, like
